@@ -28,7 +28,7 @@ impl Fetcher {
     pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot];
         stream.follow(group.leader, group.behind_bytes);
-        self.sources.begin_start(stream);
+        stream.start(&mut self.sources);
         context.tell_admitter(ToAdmitter::Started { slot });
         self.streams.take_behind_leader(slot, &mut self.buffers, context);
         self.run_if_ready(slot, context);
@@ -81,7 +81,7 @@ impl Fetcher {
     /// `to` reads for the group of `from` from now on, which shares its reads.
     fn hand_over_reads<I: Io>(&mut self, from: u32, to: u32, context: &mut PlaneContext<I>) {
         context.tell_admitter(ToAdmitter::HandOver { from, to });
-        self.sources.ask_nothing(&self.streams[from]);
+        self.streams[from].ask_nothing(&mut self.sources);
         let given = self.streams[from].hand_over(to);
         let disk = self.streams[from].disk();
         for &other in &self.sources[disk].streams {

@@ -11,11 +11,13 @@ mod grants;
 mod groups;
 mod issue;
 mod read_ahead;
+mod read_op;
 mod reads;
 mod reads_in_flight;
 mod requests;
 mod slower;
 mod source;
+mod speed;
 mod starts;
 mod stream_table;
 
@@ -27,7 +29,7 @@ use units::{DiskId, Nanos};
 
 use crate::cache::{Cache, PageKey};
 use crate::config::PlaneConfig;
-use crate::context::{PlaneContext, RequestKind, is_time, ppm};
+use crate::context::{PlaneContext, RequestKind, is_time};
 use crate::control::Delivery;
 use crate::cursor::{Cursor, SegmentList};
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
@@ -147,7 +149,7 @@ impl Fetcher {
             }
             ToFetcher::Park { slot } => {
                 self.streams[slot].keep_until(0, &mut self.buffers, context);
-                self.sources.ask_nothing(&self.streams[slot]);
+                self.streams[slot].ask_nothing(&mut self.sources);
             }
             ToFetcher::ReserveAgain { slot } => {
                 let conditions = self.streams[slot].start_conditions(&self.sources, context);
@@ -217,8 +219,8 @@ impl Fetcher {
             self.leave_group(slot, context);
         }
         self.streams[slot].keep_until(0, &mut self.buffers, context);
-        self.sources.leave_starting(&self.streams[slot]);
-        self.sources.ask_nothing(&self.streams[slot]);
+        self.streams[slot].leave_starting(&mut self.sources);
+        self.streams[slot].ask_nothing(&mut self.sources);
         let stream = &mut self.streams[slot];
         self.sources[stream.disk()].streams.retain(|&other| other != slot);
         self.buffers.close_files(stream.content(), context);

@@ -4,6 +4,7 @@
 //! pages themselves (`buffer_pool`), the disks (`source`).
 
 mod delivery;
+mod demand;
 mod group;
 mod start;
 
@@ -147,9 +148,15 @@ impl ReadAhead {
         };
     }
 
-    /// Its first bytes are asked for.
-    pub(super) fn start(&mut self) {
+    /// It waits for its first bytes.
+    pub(super) fn start(&mut self, sources: &mut Sources) {
         self.life = ReadsLife::Starting;
+        sources[self.disk].starting.push(self.slot);
+    }
+
+    /// It does not wait for them any more.
+    pub(super) fn leave_starting(&self, sources: &mut Sources) {
+        sources[self.disk].starting.retain(|&other| other != self.slot);
     }
 
     /// Its first bytes are there.
@@ -415,7 +422,7 @@ impl ReadAhead {
     ) {
         let Some(due) = self.look_ahead(round, &sources[self.disk], context.now) else { return };
         self.take_buffered(buffers, context);
-        sources.ask_real_time(self, due);
+        self.ask_real_time(sources, due);
     }
 
     /// It asks again for its next bytes, of the disks as they are now, and is listed at the best of them.
@@ -424,7 +431,7 @@ impl ReadAhead {
         (sources, buffers): (&mut Sources, &BufferPool),
         context: &mut PlaneContext<I>,
     ) {
-        sources.ask_nothing(self);
+        self.ask_nothing(sources);
         let (slot, from) = (self.slot, self.disk);
         let to = sources.home(&self.content().layout).unwrap_or(from);
         if to != from {
@@ -433,7 +440,7 @@ impl ReadAhead {
             sources.move_stream(slot, from, to);
         }
         if self.reads() {
-            sources.ask_again(self, buffers, context.now);
+            self.ask_again(sources, buffers, context.now);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::reads_in_flight::tell_store;
 use super::*;
 use crate::control::Outcome;
 use crate::port::IoFault;
@@ -17,7 +18,7 @@ impl Fetcher {
             self.condition_changed(read.disk, context);
         }
         if matches!(completion.result, Err(IoFault::Device(_))) {
-            read.tell_store(&self.sources, &self.buffers);
+            tell_store(&read, &self.sources, &self.buffers);
         }
         let waits = match completion.result {
             Ok(_) => self.reads.verify(op, &self.buffers, context),
@@ -35,7 +36,7 @@ impl Fetcher {
             if self.sources[read.disk].read_failed(&read, completion.at, &context.gauges) {
                 self.condition_changed(read.disk, context);
             }
-            read.tell_store(&self.sources, &self.buffers);
+            tell_store(&read, &self.sources, &self.buffers);
             if self.reads.try_next_copy(op, (&mut self.sources, &mut self.buffers), context) {
                 return;
             }

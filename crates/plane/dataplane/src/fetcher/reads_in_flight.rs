@@ -13,10 +13,11 @@ use units::{DiskId, Nanos};
 use super::READS_MAX;
 use super::buffer_pool::BufferPool;
 use super::read_ahead::ReadAhead;
+use super::read_op::ReadOp;
 use super::source::Sources;
 use crate::cache::{Cache, Page, PageKey};
 use crate::context::{PlaneContext, RequestKind};
-use crate::port::{Completion, FileSlot, Io, IoFault, ReadRequest, Span};
+use crate::port::{Completion, Io, IoFault, ReadRequest, Span};
 
 /// "No data available". Follows from the system's numbers of errors (`errno`(3)).
 const ENODATA: i32 = 61;
@@ -38,65 +39,6 @@ pub(super) struct IssuedPages {
     pub(super) position: u64,
     pub(super) bytes: u64,
     pub(super) requests: u32,
-}
-
-/// A read in flight, or read and not looked at yet.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReadOp {
-    /// The stream that asked for it.
-    pub(super) slot: u32,
-    pub(super) generation: u32,
-    pub(super) disk: DiskId,
-    pub(super) file: FileSlot,
-    pub(super) first: Page,
-    pub(super) count: u32,
-    pub(super) place: ErrorLocation,
-    /// The copy of the content it reads, and how many were tried before.
-    pub(super) copy: usize,
-    pub(super) tried: usize,
-    /// Offset in the content, and bytes expected there.
-    pub(super) offset: u64,
-    pub(super) expected: u64,
-    /// Bytes that earlier, short answers to it brought.
-    pub(super) got: u64,
-    pub(super) real_time: bool,
-    pub(super) issued: Nanos,
-    pub(super) predicted: Nanos,
-}
-
-impl ReadOp {
-    /// The same read, of one page into another place.
-    pub(super) const fn of_one_page(self, first: Page, offset: u64, expected: u64) -> Self {
-        Self { first, count: 1, offset, expected, got: 0, ..self }
-    }
-
-    /// Where in the arena its first byte comes: a part of a page lies at its place in it.
-    pub(super) fn memory(&self) -> u64 {
-        Cache::span(self.first).offset + self.within_page()
-    }
-
-    /// True if its bytes have another copy on a good disk.
-    fn has_good_copy(&self, sources: &Sources, buffers: &BufferPool) -> bool {
-        let layout = &buffers.content(self.file).layout;
-        (0..layout.copies())
-            .filter_map(|copy| layout.piece(copy, self.offset, 1))
-            .any(|piece| piece.disk != self.disk && sources[piece.disk].health.is_good())
-    }
-
-    /// Tells the store of its copy, which failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
-    pub(super) fn tell_store(&self, sources: &Sources, buffers: &BufferPool) {
-        let content = buffers.content(self.file);
-        if sources[self.disk].health.is_good()
-            && let Some(checksums) = &content.checksums
-        {
-            checksums.copy_failed(self.offset);
-        }
-    }
-
-    /// Bytes of its first page before its own.
-    pub(super) const fn within_page(&self) -> u64 {
-        if self.count == 1 { self.offset % CACHE_PAGE_BYTES } else { 0 }
-    }
 }
 
 /// The reads by their numbers.
@@ -333,7 +275,7 @@ impl ReadsInFlight {
         (sources, buffers): (&Sources, &BufferPool),
     ) -> bool {
         let overdue = |read: &ReadOp| read.disk == disk && now.saturating_sub(read.issued) > limit;
-        self.iter().any(|read| overdue(read) && (!copies || read.has_good_copy(sources, buffers)))
+        self.iter().any(|read| overdue(read) && (!copies || has_good_copy(read, sources, buffers)))
     }
 
     /// The pages of the read of this number, if it waits for this disk and should be made from another copy: one on a good disk, or, once
@@ -346,7 +288,7 @@ impl ReadsInFlight {
     ) -> std::ops::Range<u32> {
         let should_leave = |read: &ReadOp| {
             let has_copies = buffers.content(read.file).layout.copies() > 1;
-            read.disk == disk && has_copies && (sources[disk].health.is_hung() || read.has_good_copy(sources, buffers))
+            read.disk == disk && has_copies && (sources[disk].health.is_hung() || has_good_copy(read, sources, buffers))
         };
         0..self.find(op).filter(should_leave).map_or(0, |read| read.count)
     }
@@ -382,4 +324,22 @@ impl ReadsInFlight {
 
 fn direct_length(bytes: u64) -> u32 {
     u32::try_from(bytes.next_multiple_of(limits::DIRECT_ALIGN)).expect("at most a chunk")
+}
+
+/// True if the bytes of a read have another copy on a good disk.
+fn has_good_copy(read: &ReadOp, sources: &Sources, buffers: &BufferPool) -> bool {
+    let layout = &buffers.content(read.file).layout;
+    (0..layout.copies())
+        .filter_map(|copy| layout.piece(copy, read.offset, 1))
+        .any(|piece| piece.disk != read.disk && sources[piece.disk].health.is_good())
+}
+
+/// Tells the store of the copy of a read, which failed. A disk that errs everywhere is to be replaced: its places are not mended one by one.
+pub(super) fn tell_store(read: &ReadOp, sources: &Sources, buffers: &BufferPool) {
+    let content = buffers.content(read.file);
+    if sources[read.disk].health.is_good()
+        && let Some(checksums) = &content.checksums
+    {
+        checksums.copy_failed(read.offset);
+    }
 }

@@ -60,7 +60,7 @@ impl Fetcher {
                             continue;
                         };
                         self.sources[disk].schedule.issued(slot, issued, context.now);
-                        self.sources.ask_next(&self.streams[slot], disk, &self.buffers, context.now);
+                        self.streams[slot].ask_next(&mut self.sources, disk, &self.buffers, context.now);
                         if issued.bytes == 0 {
                             self.run_if_ready(slot, context);
                         }

@@ -11,19 +11,16 @@ use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::due_writes::DueWrite;
 use schedule::disk::health::{DiskCondition, Health};
-use schedule::disk::real_time::RtRequest;
 use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use storage::grant::{GrantDone, Offer, StoreWork, WorkClass};
 use units::{DiskId, JobId, Nanos};
 
 use super::READS_MAX;
-use super::buffer_pool::BufferPool;
-use super::read_ahead::ReadAhead;
-use super::reads_in_flight::ReadOp;
-use super::slower::Speed;
+use super::read_op::ReadOp;
+use super::speed::Speed;
 use crate::config::PlaneConfig;
-use crate::context::PlaneContext;
+use crate::context::{PlaneContext, ppm};
 use crate::control::Event;
 use crate::gauges::{self, Gauges};
 use crate::message::ToAdmitter;
@@ -124,68 +121,10 @@ impl Sources {
         }
     }
 
-    /// A stream waits for its first bytes.
-    pub(super) fn begin_start(&mut self, stream: &mut ReadAhead) {
-        stream.start();
-        self[stream.disk()].starting.push(stream.slot());
-    }
-
-    /// A stream does not wait for its first bytes any more.
-    pub(super) fn leave_starting(&mut self, stream: &ReadAhead) {
-        self[stream.disk()].starting.retain(|&other| other != stream.slot());
-    }
-
     /// A store thread has no work of this number for a disk any more.
     pub(super) fn withdraw(&mut self, disk: DiskId, job: JobId) {
         if let Some(disk) = self.get_mut(disk) {
             disk.schedule.remove(WorkOwner::Job(job));
-        }
-    }
-}
-
-/// The requests of streams to their disks.
-impl Sources {
-    /// Asks the disk on which a stream's next byte lies for the bytes it wants there by `deadline`.
-    pub(super) fn ask_real_time(&mut self, stream: &ReadAhead, deadline: Nanos) {
-        let (Some((kind, rate)), Some(next)) = (stream.kind(), stream.next_piece(self)) else { return };
-        let position = next.position.unwrap_or(0);
-        let request = RtRequest { slot: stream.slot(), position, bytes: next.length, deadline, rate: rate.rate, kind };
-        self[next.disk].schedule.put_read(request);
-    }
-
-    /// Asks at once all disks that hold wanted bytes of a delivery which no stream has read.
-    pub(super) fn ask_best_effort(&mut self, stream: &ReadAhead, buffers: &BufferPool) {
-        for disk in stream.content().layout.disks() {
-            if self[*disk].schedule.wants(stream.slot()) {
-                continue;
-            }
-            let Some(missing) = stream.missing_on(*disk, self, buffers) else { continue };
-            let work = BeWork::Read { slot: stream.slot(), position: missing.position, bytes: missing.wanted };
-            self[*disk].schedule.put_job(work);
-        }
-    }
-
-    /// Asks for a stream's next bytes, in the class in which it is served.
-    pub(super) fn ask_again(&mut self, stream: &ReadAhead, buffers: &BufferPool, now: Nanos) {
-        if !stream.is_best_effort() {
-            self.ask_real_time(stream, stream.due(now));
-        } else {
-            self.ask_best_effort(stream, buffers);
-        }
-    }
-
-    /// Asks the next disk for a stream that got the wanted bytes of one.
-    pub(super) fn ask_next(&mut self, stream: &ReadAhead, disk: DiskId, buffers: &BufferPool, now: Nanos) {
-        let on_one_disk = stream.content().layout.disks().len() == 1;
-        if !on_one_disk && stream.reads() && !self[disk].schedule.wants(stream.slot()) {
-            self.ask_again(stream, buffers, now);
-        }
-    }
-
-    /// Takes back a stream's requests to disks.
-    pub(super) fn ask_nothing(&mut self, stream: &ReadAhead) {
-        for disk in stream.content().layout.disks() {
-            self[*disk].schedule.remove(WorkOwner::Stream(stream.slot()));
         }
     }
 }
@@ -223,10 +162,6 @@ impl Source {
             spins,
             last_completion: now,
         }
-    }
-
-    pub(super) const fn id(&self) -> DiskId {
-        self.id
     }
 
     pub(super) const fn spins(&self) -> bool {
@@ -323,6 +258,32 @@ impl Source {
             gauge.set(shown);
             context.tell(event);
         }
+    }
+
+    /// Applies the speed of the disk to admission, best effort and streams.
+    pub(super) fn follow_speed<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+        let (disk, factor) = (self.id, self.schedule.cost().slowdown());
+        context.gauges.disks[usize::from(disk.0)].slowdown_ppm.set(ppm(factor));
+        let ended = std::mem::take(&mut self.shed);
+        if ended > 0 {
+            context.tell(Event::DiskOverloaded { disk, factor, ended });
+        }
+        let before = self.speed;
+        self.speed = before.after(factor);
+        if self.speed > before {
+            context.tell(Event::DiskSlower { disk, factor });
+        } else if self.speed < before {
+            context.tell(Event::DiskFaster { disk, factor });
+        }
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(context.now) });
+    }
+
+    /// So many streams end for it is too slow.
+    pub(super) fn streams_shed<I: Io>(&mut self, ended: u64, context: &mut PlaneContext<I>) {
+        let (disk, factor) = (self.id, self.schedule.cost().slowdown());
+        context.gauges.disks[usize::from(disk.0)].shed_streams.add(ended);
+        self.shed += ended;
+        context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: true });
     }
 
     pub(super) fn publish(&self, gauges: &Gauges) {

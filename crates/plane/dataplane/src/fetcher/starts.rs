@@ -24,7 +24,7 @@ impl Fetcher {
         }
         context.tell_admitter(ToAdmitter::Started { slot });
         stream.want_all(window);
-        self.sources.begin_start(stream);
+        stream.start(&mut self.sources);
         stream.take_buffered(&mut self.buffers, context);
         self.run_if_ready(slot, context);
         assert_eq!(self.streams[slot].life(), ReadsLife::Running, "all it needs is there");
@@ -34,7 +34,7 @@ impl Fetcher {
     pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot];
         stream.plan_from(start);
-        self.sources.begin_start(stream);
+        stream.start(&mut self.sources);
         stream.read_ahead(start.round, (&mut self.sources, &mut self.buffers), context);
         self.run_if_ready(slot, context);
     }
@@ -52,7 +52,7 @@ impl Fetcher {
             return;
         }
         self.streams[slot].keep_until(0, &mut self.buffers, context);
-        self.sources.ask_nothing(&self.streams[slot]);
+        self.streams[slot].ask_nothing(&mut self.sources);
         self.buffers.end_delivery();
         self.streams[slot].set_plan(Some(ReadPlan::new(rate, age)));
         self.start(slot, start, context);
@@ -68,8 +68,8 @@ impl Fetcher {
         }
         // This comes first, while the stream still has disk time to hand over to one that shares its reads.
         self.leave_group(slot, context);
-        self.sources.leave_starting(&self.streams[slot]);
-        self.sources.ask_nothing(&self.streams[slot]);
+        self.streams[slot].leave_starting(&mut self.sources);
+        self.streams[slot].ask_nothing(&mut self.sources);
         if life != ReadsLife::Ending {
             let until = self.streams[slot].sent() + WINDOW_BYTES + CACHE_PAGE_BYTES;
             let kept = self.streams[slot].keep_until(until, &mut self.buffers, context);

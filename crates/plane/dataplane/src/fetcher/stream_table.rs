@@ -93,7 +93,7 @@ impl StreamTable {
         let holders = if buffers.cache().find(key) == Some(page) { self.0.as_mut_slice() } else { &mut [] };
         for stream in holders {
             let Some(payload) = stream.holds_at(key) else { continue };
-            sources.ask_nothing(stream);
+            stream.ask_nothing(sources);
             stream.keep_until(payload, buffers, context);
             stream.cut(payload);
             context.tell_pacer(ToPacer::Cut { slot: stream.slot(), payload, outcome });

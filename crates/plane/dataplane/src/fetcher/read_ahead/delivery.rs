@@ -47,14 +47,14 @@ impl ReadAhead {
             self.delivery_window(buffers.bytes_per_delivery())
         });
         self.take_buffered(buffers, context);
-        sources.ask_best_effort(self, buffers);
+        self.ask_best_effort(sources, buffers);
         true
     }
 
     /// It finds no buffer: it asks again in its next step, and does not keep its disk from others meanwhile (uploads stood still behind it).
     pub(in super::super) fn postpone<I: Io>(&mut self, sources: &mut Sources, context: &mut PlaneContext<I>) {
         self.target = self.fetch.payload;
-        sources.ask_nothing(self);
+        self.ask_nothing(sources);
         context.tell_pacer(ToPacer::Continue { slot: self.slot, has_pages: self.holds_pages() });
     }
 

@@ -73,7 +73,7 @@ impl ReadAhead {
 
     /// Its first bytes are there: its clock begins to run.
     pub(in super::super) fn begin_to_run<I: Io>(&mut self, sources: &mut Sources, context: &mut PlaneContext<I>) {
-        sources.leave_starting(self);
+        self.leave_starting(sources);
         self.run();
         let block = self.plan.and_then(|plan| plan.block);
         context.tell_pacer(ToPacer::Run { slot: self.slot, block });
