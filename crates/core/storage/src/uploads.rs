@@ -210,6 +210,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.uploads.values().map(|upload| &upload.file)
     }
 
+    /// All of them, to change them.
+    pub fn files_mut(&mut self) -> impl Iterator<Item = &mut F> {
+        self.uploads.values_mut().map(|upload| &mut upload.file)
+    }
+
     /// True if messages to the disk's schedule are not sent yet.
     #[must_use]
     pub fn has_messages(&self) -> bool {

@@ -181,6 +181,11 @@ impl<U, P: Clone> Drafts<U, P> {
         Some(&mut self.drafts.get_mut(&number)?.upload)
     }
 
+    /// All uploads that are not over.
+    pub fn uploads_mut(&mut self) -> impl Iterator<Item = &mut U> {
+        self.drafts.values_mut().map(|state| &mut state.upload)
+    }
+
     /// The uploads whose bytes are kept for another one as soon as no disk writes to them ([`Drafts::rest`]).
     pub fn coming_to_rest(&self) -> impl Iterator<Item = &U> {
         self.drafts.values().filter(|state| state.life == DraftLife::Resting).map(|state| &state.upload)

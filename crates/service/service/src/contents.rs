@@ -51,6 +51,10 @@ pub trait Contents: Send + Sync + 'static {
     fn recording_memory(&self) -> u64;
     /// Begins an upload; nothing is visible before it is finished.
     fn begin_upload(&self, request: UploadRequest) -> Pending<'_, Box<dyn UploadSink>>;
+    /// Gives the bytes that a crash left of the upload to `path` their name, durably.
+    fn recover<'a>(&'a self, _path: &'a ContentPath) -> Pending<'a, Published> {
+        Box::pin(async { Err(StoreError::NotFound) })
+    }
     /// Makes an empty folder at `path`, durably. The folder that it lies in is there.
     fn make_folder<'a>(&'a self, _path: &'a ContentPath) -> Pending<'a, ()> {
         Box::pin(async { Err(StoreError::ReadOnly) })
@@ -182,6 +186,10 @@ impl Contents for Store {
             let upload = Self::begin_upload(self, request).await?;
             Ok(Box::new(upload) as Box<dyn UploadSink>)
         })
+    }
+
+    fn recover<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Published> {
+        Box::pin(Self::recover(self, path))
     }
 
     fn make_folder<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, ()> {

@@ -268,6 +268,7 @@ impl ResumableUploads {
             is_done: false,
         };
         let kept = Arc::new(entry(record));
+        kept.turn.lock().await.is_known = true;
         if let UploadRole::Final(ids) = kept.record().role {
             return self.concatenate(permit, &kept, &ids).await;
         }

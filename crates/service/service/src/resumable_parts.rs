@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout;
 
 use crate::access::{Permit, ToWrite};
 use crate::budget_use;
@@ -23,6 +24,9 @@ use crate::operations::Requester;
 use crate::pipeline::Stages;
 use crate::resumable::{KeptUpload, ResumableUploads, ResumeError, UploadRecord, UploadRole};
 use crate::stored_parts::{PARTS_MAX, StoredParts, part_path};
+
+/// A client waits this long for bytes that a crash left: a disk full of streams has little time for them, and one that is gone has none.
+const RECOVERY_MAX: Duration = Duration::from_secs(30);
 
 /// Terms of an append.
 #[derive(Debug, Clone, Copy)]
@@ -114,16 +118,27 @@ impl ResumableUploads {
         Ok(AppendedPart { uploads, kept, turn, writer, received: 0, room, whole_only, completes })
     }
 
-    /// Looks up the parts that are there, once.
+    /// Looks up the parts that are there, once. Behind them may lie the bytes of a request that a crash broke off: at most one such, for
+    /// the offset at which the next one began counted it.
     pub(crate) async fn look_at_parts(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
         let record = kept.record();
         if turn.is_known || record.is_done {
             return Ok(());
         }
-        let target = kept.path();
+        let (target, contents) = (kept.path(), &self.service.contents);
+        let mut is_recovered = false;
         while turn.parts.len() < PARTS_MAX {
-            match self.service.contents.lookup(&part_path(&target, &record.id, turn.end)).await {
+            let part = part_path(&target, &record.id, turn.end);
+            match contents.lookup(&part).await {
                 Ok(entry) if entry.kind == NameKind::File && entry.size > 0 => turn.add(entry.size),
+                Err(StoreError::NotFound) if !is_recovered => {
+                    let recovered = timeout(RECOVERY_MAX, contents.recover(&part)).await;
+                    match recovered.unwrap_or(Err(StoreError::Busy)) {
+                        // It may have got its name between the two.
+                        Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory) => is_recovered = true,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
                 Ok(_) | Err(StoreError::NotFound | StoreError::NotADirectory) => break,
                 Err(error) => return Err(error.into()),
             }

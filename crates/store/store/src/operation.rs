@@ -247,6 +247,8 @@ pub enum Operation {
     RemoveTree { root: usize, path: ContentPath, reply: ChangeReply<()> },
     /// Remove a content, or an empty folder; answered when that is durable.
     Delete { root: usize, path: ContentPath, kind: NameKind, precondition: Precondition, reply: ChangeReply<()> },
+    /// Give the bytes that a crash left of the upload to `path` this name; answered when that is durable.
+    Recover { root: usize, path: ContentPath, reply: ChangeReply<Published> },
     /// Make ready for an upload.
     Begin { root: usize, path: ContentPath, terms: UploadTerms, reply: ReplyTo<Begun> },
     /// A full chunk of an upload has come.

@@ -26,8 +26,8 @@ use crate::path::is_hidden;
 use crate::shared::DiskUsable;
 use crate::stats::DiskStats;
 use crate::{
-    ContentPath, Entry, ForbiddenBy, NameKind, Opened, Precondition, StoreError, Upload, UploadClass, UploadPlace,
-    UploadRequest, Want,
+    ContentPath, Entry, ForbiddenBy, NameKind, Opened, Precondition, Published, StoreError, Upload, UploadClass,
+    UploadPlace, UploadRequest, Want,
 };
 
 /// Names that one listing has at most: 160 bytes of memory each. A longer folder is listed in parts, or walked through.
@@ -284,6 +284,23 @@ impl Store {
                     return Ok(upload);
                 }
                 failed => return failed,
+            }
+        }
+        Err(failure)
+    }
+
+    /// Gives the bytes that a crash left of the upload to `path` their name before a look for such finds them.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`] if there are none; [`StoreError::DiskFailing`], and errors of the system.
+    pub async fn recover(&self, path: &ContentPath) -> Result<Published, StoreError> {
+        let mut failure = StoreError::NotFound;
+        for (disk, root) in self.roots() {
+            let (reply, answer) = operation::change();
+            disk.post(Operation::Recover { root, path: path.clone(), reply })?;
+            match disk.settle(answer).await {
+                Err(error) => failure = worse(failure, error)?,
+                recovered => return recovered,
             }
         }
         Err(failure)

@@ -183,6 +183,7 @@ impl Front {
                 lock(&self.core).set_modified(&path.joined(), modified, reply);
             }
             Operation::RemoveTree { path, reply, .. } => lock(&self.core).remove_tree(&path.joined(), reply),
+            Operation::Recover { path, reply, .. } => lock(&self.core).recover(&path, reply),
             Operation::Begin { path, terms, reply, .. } => self.begin(path, terms, reply),
             Operation::Append { upload, chunk } => lock(&self.core).take_chunk(upload, chunk),
             Operation::Finish { upload, last, reply } => lock(&self.core).finish(upload, last, Some(reply)),

@@ -21,7 +21,8 @@ use super::upload::VolumeUpload;
 use super::{Core, SharedCore};
 use store::event::StoreEvent;
 use store::lock::lock;
-use store::{ContentPath, NameTaken, OnBreak, Precondition, StoreError};
+use store::operation::ChangeReply;
+use store::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
 
 /// Pause after a recording that could not be read. Chosen: its disk answers again within seconds, or not soon.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -88,6 +89,15 @@ impl Core {
             left.push((UploadId(self.drafts.begin_again(draft, upload)), modified));
         }
         left
+    }
+
+    /// Answers a client when the recording that was to have this path has its name durably.
+    pub(super) fn recover(&mut self, path: &ContentPath, reply: ChangeReply<Published>) {
+        let is_it = |upload: &VolumeUpload| upload.is_recovered && upload.path == *path;
+        match self.drafts.uploads_mut().find(|upload| is_it(upload)) {
+            Some(upload) => upload.reply = Some(reply),
+            None => reply.send(Err(StoreError::NotFound)),
+        }
     }
 
     /// Ends a recording that was read: its remaining bytes are a content now.

@@ -239,9 +239,9 @@ impl Core {
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
                 let (size, durable, stored) = (content.length, None, None);
                 let published = Published { path: path.clone(), replaced, etag, size, durable, stored };
-                self.live.write_sets.wait(match is_recovered {
-                    true => Waiter::Recovered { path, bytes: content.length },
-                    false => Waiter::Upload { path, published, reply },
+                self.live.write_sets.wait(match reply {
+                    None if is_recovered => Waiter::Recovered { path, bytes: content.length },
+                    reply => Waiter::Upload { path, published, reply },
                 });
                 self.begin_write_set();
             }

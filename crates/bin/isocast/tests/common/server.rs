@@ -284,6 +284,14 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {name} in {page}")).parse().expect("a number")
     }
 
+    /// Bytes that have gone to or come from disks in best-effort time.
+    pub fn best_effort_bytes(&self) -> f64 {
+        let metrics = self.get("/metrics").text();
+        let lines =
+            metrics.lines().filter(|line| line.starts_with("isocast_disk_bytes_total{") && line.contains("best_"));
+        lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
+    }
+
     pub fn json(&self, target: &str) -> serde_json::Value {
         serde_json::from_slice(&self.get(target).body).expect("JSON")
     }

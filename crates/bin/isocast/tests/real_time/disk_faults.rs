@@ -397,14 +397,6 @@ fn journal(disk: &Disk) -> (u64, u64) {
     (first * 4096, (last + 1 - first) * 4096)
 }
 
-/// Bytes that have gone to or come from disks in best-effort time.
-fn best_effort_bytes(server: &Server) -> f64 {
-    let (_, metrics) = fetch(server.address, "GET", "/metrics").expect("metrics");
-    let metrics = String::from_utf8(metrics).expect("text");
-    let lines = metrics.lines().filter(|line| line.starts_with("isocast_disk_bytes_total{") && line.contains("best_"));
-    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum()
-}
-
 #[test]
 fn uploads_that_share_a_commit_share_its_failure() {
     const UPLOADS: u32 = 24;
@@ -425,7 +417,7 @@ fn uploads_that_share_a_commit_share_its_failure() {
     };
     let mut clients: Vec<_> = (0..UPLOADS).map(begin).collect();
     until("all to be written", || {
-        let bytes = best_effort_bytes(&server);
+        let bytes = server.best_effort_bytes();
         if bytes >= f64::from(UPLOADS << 20) { Ok(()) } else { Err(format!("{bytes} bytes")) }
     });
     rustix::fs::syncfs(fs::File::open(disk.mount()).expect("opens")).expect("synced");

@@ -17,9 +17,10 @@ use units::Nanos;
 
 use crate::beneath;
 use crate::open_folder::{Leftovers, OpenFolder};
-use store::ContentPath;
 use store::entry::Stamp;
 use store::hidden::our_run;
+use store::operation::ChangeReply;
+use store::{ContentPath, Published, StoreError};
 
 use super::folders::Folders;
 use super::recover::LeftRecording;
@@ -72,6 +73,8 @@ pub(super) enum ChoreStep {
     Directory { root: usize, path: ContentPath },
     /// Take up these recordings that a crash has left in it.
     Recordings { root: usize, path: ContentPath, folder: OpenFolder, hidden: Vec<String> },
+    /// Take up this one, for which a client waits.
+    Recording { root: usize, path: ContentPath, folder: OpenFolder, hidden: String, reply: ChangeReply<Published> },
     /// Look at these names in it, and read on.
     Names { root: usize, path: ContentPath, folder: OpenFolder, names: Vec<OsString> },
     /// Find the rate of a content.
@@ -111,6 +114,7 @@ impl Chores {
         let is_of = |step: &ChoreStep| match step {
             ChoreStep::Directory { root, .. }
             | ChoreStep::Recordings { root, .. }
+            | ChoreStep::Recording { root, .. }
             | ChoreStep::Names { root, .. }
             | ChoreStep::Content { root, .. }
             | ChoreStep::Discard { root, .. } => *root,
@@ -161,6 +165,13 @@ impl Chores {
             None => {}
             Some(ChoreStep::Recordings { root, path, folder, hidden }) => {
                 return self.open_recordings(root, path, folder, hidden);
+            }
+            Some(ChoreStep::Recording { root, path, folder, hidden, reply }) => {
+                let Some(found) = LeftRecording::open(root, path, folder.fd(), &hidden) else {
+                    reply.send(Err(StoreError::NotFound));
+                    return Vec::new();
+                };
+                return vec![found.for_client(reply)];
             }
             Some(ChoreStep::Directory { root, path }) => self.scan_directory(folders, root, path),
             Some(ChoreStep::Names { root, path, folder, names }) => self.scan_names(folders, root, path, folder, names),

@@ -216,6 +216,7 @@ impl Worker {
             Operation::RemoveTree { root, path, reply } => {
                 self.change_names(root, reply, |folders| folders.remove_tree(root, &path));
             }
+            Operation::Recover { root, path, reply } => self.recover(root, &path, reply),
             Operation::Begin { root, path, terms, reply } => answer(reply, || {
                 let (id, begun_with) = self.begin_upload(root, &path, terms)?;
                 Ok(Begun::new(Arc::clone(&self.shared), id, begun_with))

@@ -92,7 +92,7 @@ impl Worker {
     fn tell_end(&mut self, upload: UploadId, outcome: Result<Published, StoreError>) {
         let Some(target) = self.uploads.file_mut(upload) else { return };
         let path = target.path.clone();
-        if !target.after_restart {
+        if !target.after_restart || target.reply.is_some() {
             return tell_end(path, target.reply.take(), outcome, &self.shared);
         }
         self.shared.events.tell(match outcome {

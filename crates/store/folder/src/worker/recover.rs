@@ -1,18 +1,23 @@
 //! Recordings that a crash left: each gets its own name, or one beside it, in a commit with the others.
 //!
 //! Promise: a recording is listed with the bytes that were written, and replaces nothing; one that cannot be given its name stays for the
-//! next look. Not here: finding the hidden names (`chores`), the commit (`storage::uploads`).
+//! next look. Not here: the look for all of them (`chores`), the commit (`storage::uploads`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::pread;
 use units::limits;
 
+use crate::open_folder::{Leftovers, OpenFolder};
 use crate::root::Identity;
-use store::ContentPath;
+use storage::leftover::{Leftover, leftover};
 use store::buffers::{count, index};
+use store::hidden::our_run;
+use store::operation::ChangeReply;
+use store::{ContentPath, Published, StoreError};
 
 use super::Worker;
+use super::chores::ChoreStep;
 use super::temporary::TemporaryFile;
 use super::upload::UploadTarget;
 
@@ -24,6 +29,7 @@ pub(super) struct LeftRecording {
     path: ContentPath,
     file: TemporaryFile,
     bytes: u64,
+    reply: Option<ChangeReply<Published>>,
 }
 
 impl LeftRecording {
@@ -35,14 +41,50 @@ impl LeftRecording {
             file.forget();
             return None;
         }
-        Some(Self { root, path, file, bytes })
+        Some(Self { root, path, file, bytes, reply: None })
+    }
+
+    /// The same, with a client that waits for it.
+    pub(super) fn for_client(self, reply: ChangeReply<Published>) -> Self {
+        Self { reply: Some(reply), ..self }
     }
 }
 
 impl Worker {
+    /// Has the recording taken up next that was to have this path; its client is answered when it has its name durably.
+    pub(super) fn recover(&mut self, root: usize, path: &ContentPath, reply: ChangeReply<Published>) {
+        let is_it = |target: &UploadTarget| target.after_restart && target.root == root && target.path == *path;
+        if let Some(target) = self.uploads.files_mut().find(|target| is_it(target)) {
+            target.reply = Some(reply);
+            return;
+        }
+        match self.left_behind(root, path) {
+            Ok((folder, hidden)) => {
+                self.chores.add(ChoreStep::Recording { root, path: path.clone(), folder, hidden, reply });
+            }
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+
+    /// The hidden name of a recording that was to have this path, with its folder.
+    fn left_behind(&self, root: usize, path: &ContentPath) -> Result<(OpenFolder, String), StoreError> {
+        let Some((parent, own)) = path.split() else { return Err(StoreError::IsDirectory) };
+        let folder = self.folders.folder(root, &parent)?;
+        loop {
+            let names = folder.names(Leftovers::Given)?;
+            if names.is_empty() {
+                return Err(StoreError::NotFound);
+            }
+            let is_it = |name: &&str| leftover(name, our_run()) == Some(Leftover::Keep(own));
+            if let Some(hidden) = names.iter().filter_map(|name| name.to_str()).find(is_it) {
+                return Ok((folder, hidden.to_owned()));
+            }
+        }
+    }
+
     /// Hands a recording to the next commit. Where there are too many uploads, the next look finds it.
     pub(super) fn take_up(&mut self, left: LeftRecording) {
-        let LeftRecording { root, path, file, bytes } = left;
+        let LeftRecording { root, path, file, bytes, reply } = left;
         if self.uploads.count() >= limits::UPLOADS_MAX {
             return;
         }
@@ -51,7 +93,7 @@ impl Worker {
             return;
         };
         let mut kept = UploadTarget::kept((root, path), file, parent, journal, bytes);
-        kept.after_restart = true;
+        (kept.after_restart, kept.reply) = (true, reply);
         let upload = self.uploads.begin(kept, None, true, bytes);
         self.uploads.finish(upload);
     }
