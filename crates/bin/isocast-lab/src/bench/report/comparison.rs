@@ -33,30 +33,7 @@ pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String
         "\nJ is how far the bytes of each second are from the rate, in the mean: 0 % is a constant stream. *Stalled* are the \
          streams with a player that ran dry; CPU is the server's, seconds per 10⁹ bits.\n",
     );
-    text.push_str(&ticks(all));
     Ok(text)
-}
-
-/// Savings by longer ticks, beside the peer, in a sentence; empty where that was not measured.
-fn ticks(all: &[Results]) -> String {
-    let cpu = |begin: &str, server: &str, streams: usize| {
-        let results = all.iter().find(|results| results.label.starts_with(begin))?;
-        let of = |group: &&RunGroup| group.server == server && group.streams == streams;
-        let seconds = not_searched(results).into_iter().find(of)?.median("server_s_per_gbit")?;
-        Some(format!("{seconds:.3}"))
-    };
-    let load = |(name, first, streams): (&str, &str, usize)| {
-        let longer = |number: &str| cpu(&format!("{number}-memory-{name}-tick-"), "isocast", streams);
-        let (short, nginx) = (cpu(first, "isocast", streams)?, cpu(first, "nginx", streams)?);
-        let (middle, long) = (longer("07")?, longer("08")?);
-        Some(format!("{streams} streams of {name}bit/s: {short}, {middle}, {long} (nginx: {nginx})"))
-    };
-    let loads = [("8.8M", "01-memory-8.8M", 400), ("2M", "02-memory-2M", 2000)];
-    let told: Vec<String> = loads.into_iter().filter_map(load).collect();
-    if told.is_empty() {
-        return String::new();
-    }
-    format!("\nCPU with a `schedule.tick` of 50, 125 and 250 ms, contents in memory. {}.\n", told.join("; "))
 }
 
 /// The most streams that each server carried, as bars; none where that was not searched for with two servers.
