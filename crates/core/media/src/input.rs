@@ -3,6 +3,7 @@
 use std::io;
 
 use super::ProbeError;
+use super::codecs::CodecSet;
 
 /// Least bytes of one read, also where a reader needs fewer: neighbouring structures then cost one read.
 const READ_BYTES: usize = 8 << 10;
@@ -58,12 +59,14 @@ pub(crate) struct BudgetedFile<'a> {
     left: ProbeBudget,
     window: Vec<u8>,
     start: u64,
+    /// The formats that the container's reader has found so far.
+    pub(crate) codecs: CodecSet,
 }
 
 impl<'a> BudgetedFile<'a> {
     pub(crate) fn new(input: &'a mut dyn ReadAt, budget: ProbeBudget) -> Self {
         let size = input.size();
-        Self { input, size, budget, left: budget, window: Vec::new(), start: 0 }
+        Self { input, size, budget, left: budget, window: Vec::new(), start: 0, codecs: CodecSet::NONE }
     }
 
     pub(crate) fn size(&self) -> u64 {

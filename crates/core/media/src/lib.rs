@@ -1,14 +1,15 @@
 //! The rate a content needs, from its container: MP4/MOV (plain and fragmented), MPEG-TS, Matroska/WebM, AVI, FLV, Ogg, and the sound
-//! formats MP3, AAC (ADTS), FLAC, WAV; and where a live stream can be cut ([`cuts`]).
+//! formats MP3, AAC (ADTS), FLAC, WAV; the formats that these name ([`Codec`]); and where a live stream can be cut ([`cuts`]).
 //!
 //! Promise: with any bytes, a probe ends without a panic, reads no more than its [`ProbeBudget`], and holds no more
 //! memory than a small multiple of it; no length found in a file is believed before so many bytes were there. The rate
 //! is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond the
 //! container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.
-//! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, codecs, subtitles; the rate for a viewer that jumps into
+//! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, subtitles; the rate for a viewer that jumps into
 //! a busier part (the rate holds from the start). Reasons against a library: docs/decisions/0004-container-probes-are-our-own.md.
 
 mod boxes;
+mod codecs;
 mod curve;
 pub mod cuts;
 mod flac;
@@ -26,6 +27,7 @@ mod riff;
 
 use std::io;
 
+pub use codecs::{Codec, CodecSet};
 pub use input::{ProbeBudget, ReadAt};
 pub use mpegts::PACKET_SIZES;
 pub use rate::{Container, MediaRate, RateSource};
@@ -71,6 +73,16 @@ pub enum ProbeError {
 pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, ProbeError> {
     let mut source = BudgetedFile::new(input, budget);
     let (container, first) = detect(&mut source)?.ok_or(ProbeError::Unknown)?;
+    match container {
+        Container::MpegAudio => source.codecs.extend([Codec::MpegAudio]),
+        Container::Adts => source.codecs.extend([Codec::Aac]),
+        Container::Flac => source.codecs.extend([Codec::Flac]),
+        Container::MpegTs => {
+            let found = cuts::stream_codecs(source.view(first, mpegts::DETECT_BYTES)?);
+            source.codecs = found;
+        }
+        _ => {}
+    }
     let found = match container {
         Container::Mp4 => mp4::probe(&mut source),
         Container::MpegTs => mpegts::probe(&mut source),
@@ -82,7 +94,7 @@ pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, P
         Container::Flv => flv::probe(&mut source),
         Container::Ogg => ogg::probe(&mut source, first),
     }?;
-    finish(container, &found, source.size())
+    finish(container, &found, &source)
 }
 
 /// Findings of a container's reader.
@@ -130,7 +142,8 @@ fn detect_at(start: &[u8]) -> Option<Container> {
     magic.or_else(|| riff::begins(start)).or_else(movie).or_else(|| frames::begins(start))
 }
 
-fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<MediaRate, ProbeError> {
+fn finish(container: Container, found: &ContainerFacts, source: &BudgetedFile<'_>) -> Result<MediaRate, ProbeError> {
+    let size = source.size();
     let duration = found.duration;
     if duration < Nanos::from_millis(1) || duration > Nanos::from_secs(1_000_000_000) {
         return Err(ProbeError::NoDuration);
@@ -149,7 +162,8 @@ fn finish(container: Container, found: &ContainerFacts, size: u64) -> Result<Med
     if !(1_000..=1_000_000_000_000).contains(&rate.0) {
         return Err(ProbeError::Broken("its rate would be below 1 kbit/s or above 1 Tbit/s"));
     }
-    Ok(MediaRate { rate, preroll_bytes: fit.preroll_bytes.min(size), container, source: found.source, duration })
+    let preroll_bytes = fit.preroll_bytes.min(size);
+    Ok(MediaRate { rate, preroll_bytes, container, source: found.source, duration, codecs: source.codecs })
 }
 
 /// Big-endian numbers at `at`, if they are there.

@@ -2,6 +2,7 @@
 
 use units::Nanos;
 
+use super::codecs::Codec;
 use super::curve::{Mark, Marks, time_at};
 use super::input::{BudgetedFile, VIEW_MAX};
 use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, RateSource, places};
@@ -21,6 +22,9 @@ const CUE_POINT: u32 = 0xbb;
 const CUE_TIME: u32 = 0xb3;
 const CUE_POSITIONS: u32 = 0xb7;
 const CUE_CLUSTER: u32 = 0xf1;
+const TRACKS: u32 = 0x1654_ae6b;
+const TRACK: u32 = 0xae;
+const TRACK_CODEC: u32 = 0x86;
 const CLUSTER: u32 = 0x1f43_b675;
 const TIMESTAMP: u32 = 0xe7;
 
@@ -89,6 +93,13 @@ fn head(source: &mut BudgetedFile<'_>, segment: Element) -> Result<SegmentHead, 
             SEEK_HEAD => seek_head(&contents(source, found, HEAD_BYTES_MAX)?, segment.body, &mut head),
             INFO => info(&contents(source, found, HEAD_BYTES_MAX)?, &mut head),
             CUES => head.cues = Some(at),
+            // Without them the rate is known all the same.
+            TRACKS => {
+                let body = contents(source, found, HEAD_BYTES_MAX).unwrap_or_default();
+                let tracks = Elements(&body).filter(|(id, _)| *id == TRACK);
+                let codes = tracks.filter_map(|(_, track)| Elements(track).find(|(id, _)| *id == TRACK_CODEC));
+                source.codecs.extend(codes.filter_map(|(_, code)| Codec::of_code(code)));
+            }
             CLUSTER => {
                 head.first_cluster = Some(at);
                 break;

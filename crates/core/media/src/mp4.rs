@@ -6,6 +6,7 @@
 use units::Nanos;
 
 use super::boxes::{Boxes, TRACKS_MAX, TopBox, clock, find, handler, movie_duration, top_box};
+use super::codecs::Codec;
 use super::curve::Samples;
 use super::input::BudgetedFile;
 use super::{ContainerFacts, ProbeError, RateSource, be_u32, be_u64, fragments, ticks};
@@ -66,6 +67,9 @@ impl Movie {
         let length = moov.end - moov.body;
         let whole = length <= MOOV_BYTES_MAX;
         let body = source.whole(moov.body, if whole { length } else { 4096 })?;
+        let tracks = Boxes(&body).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX);
+        let format = |track| find(track, &[b"mdia", b"minf", b"stbl", b"stsd"])?.get(12..16);
+        source.codecs.extend(tracks.filter_map(|(_, track)| Codec::of_code(format(track)?)));
         Ok(Self { body, whole })
     }
 

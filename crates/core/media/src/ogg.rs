@@ -3,6 +3,7 @@
 
 use units::Nanos;
 
+use super::codecs::Codec;
 use super::curve::Mark;
 use super::input::BudgetedFile;
 use super::{ContainerFacts, ProbeError, be_u16, be_u32, le_u32, places, ticks};
@@ -52,6 +53,8 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>, first: u64) -> Result<Contain
         pictures = pictures.or(OggClock::of_pictures(page.body).map(of_stream));
         at += u64::try_from(page.length).unwrap_or(0);
         streams += 1;
+        let codec = Codec::of_code(page.body);
+        source.codecs.extend(codec);
     }
     let (stream, clock) = sound.or(pictures).ok_or(ProbeError::NoDuration)?;
     // In a chain of single streams, each page is of the one that plays.

@@ -2,6 +2,8 @@
 
 use units::{BitRate, Nanos};
 
+use crate::codecs::CodecSet;
+
 /// The constant rate at which a content can be played without a stall, and the bytes needed before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaRate {
@@ -15,6 +17,8 @@ pub struct MediaRate {
     pub source: RateSource,
     /// Playing time.
     pub duration: Nanos,
+    /// The formats of its pictures, sound and texts, as far as they are known.
+    pub codecs: CodecSet,
 }
 
 impl MediaRate {
@@ -57,6 +61,8 @@ macro_rules! named {
         }
     };
 }
+
+pub(crate) use named;
 
 named! {
     /// The containers and formats of sound for which a rate can be found.

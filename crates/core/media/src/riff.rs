@@ -3,6 +3,7 @@
 
 use units::{BitRate, Nanos};
 
+use super::codecs::{Codec, CodecSet};
 use super::curve::Fit;
 use super::input::BudgetedFile;
 use super::{
@@ -60,6 +61,7 @@ pub(super) fn probe_wave(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts
     let head = source.exact::<16>(format.body)?;
     let number = |at| le_u32(&head, at).map_or(0, u64::from);
     let [tag, block_bytes] = [0, 12].map(|at| u16::from_le_bytes([head[at], head[at + 1]]));
+    source.codecs.extend(Codec::of_wave(tag));
     // Writers state wrong bytes a second of blocks, which all have one size and number of samples.
     let block_samples = match tag {
         _ if PLAIN.contains(&tag) => 1,
@@ -87,6 +89,7 @@ pub(super) fn probe_avi(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts,
     let body = source.whole(heads.body + 4, heads.length.saturating_sub(4).min(HEADS_BYTES_MAX))?;
     let size = source.size();
     let heads = AviHeads::read(&body).ok_or(ProbeError::Broken("its heads"))?;
+    source.codecs = heads.codecs;
     let length = le_u32(source.view(0, 12)?, 4).unwrap_or(0);
     // A writer to a pipe cannot come back to fill the heads in: they hold a length of 0 or -1 and streams of 2^30 samples. Those of a file
     // that was cut are of the whole.
@@ -120,6 +123,7 @@ fn playing_time(place: &[u8], streams: &[AviStream], clock: usize) -> Nanos {
 /// Facts from the heads of a movie.
 struct AviHeads {
     streams: Vec<AviStream>,
+    codecs: CodecSet,
     /// The longest of the movie and its streams; zero if it was never filled in.
     duration: Nanos,
 }
@@ -173,12 +177,20 @@ impl AviHeads {
         let head = |list| RiffChunks(list).find(|(kind, _)| kind == b"strh").map(|(_, head)| head);
         let read = |list| head(list).and_then(AviStream::read);
         let streams = lists(b"strl").take(CHUNKS_MAX).map_while(read).collect::<Vec<AviStream>>();
+        // The format behind a stream's head: a picture's code is its fifth number, a sound's tag its first.
+        let format = |list| RiffChunks(list).find(|(kind, _)| kind == b"strf").map(|(_, format)| format);
+        let codec = |list| match head(list)?.first_chunk()? {
+            b"vids" => Codec::of_code(format(list)?.get(16..20)?),
+            b"auds" => Codec::of_wave(u16::from_le_bytes(*format(list)?.first_chunk()?)),
+            _ => None,
+        };
+        let codecs = lists(b"strl").take(CHUNKS_MAX).filter_map(codec).collect();
         // Pictures of all parts of a file above 1 GB.
         let all =
             lists(b"odml").find_map(|list| RiffChunks(list).find(|(kind, _)| kind == b"dmlh")).map(|(_, head)| head);
         let pictures = all.and_then(|head| le_u32(head, 0)).unwrap_or(0).max(le_u32(main, 16)?);
         let longest = streams.iter().map(|stream| stream.time(stream.samples)).max().unwrap_or(Nanos::ZERO);
-        Some(Self { streams, duration: longest.max(picture.saturating_mul(u64::from(pictures))) })
+        Some(Self { streams, codecs, duration: longest.max(picture.saturating_mul(u64::from(pictures))) })
     }
 }
 

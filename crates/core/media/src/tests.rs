@@ -99,6 +99,29 @@ fn real_files_get_the_rate_their_packets_need() {
 }
 
 #[test]
+fn formats_in_real_files_are_found_but_in_flash_video() {
+    for Golden { name, bytes, container, .. } in GOLDEN {
+        let codecs = found(bytes).unwrap_or_else(|error| panic!("{name}: {error}")).codecs;
+        let expected: &[&str] = match (name, container) {
+            ("pcm.mov", _) => &["H.264", "PCM"],
+            // Its sound has a type of private use.
+            ("stream.m2ts", _) => &["H.264"],
+            (_, Container::Mp4 | Container::MpegTs) | ("cues.mkv", _) => &["H.264", "AAC"],
+            (_, Container::Matroska) => &["VP8", "Opus"],
+            (_, Container::MpegAudio) => &["MPEG audio"],
+            (_, Container::Adts) => &["AAC"],
+            (_, Container::Flac) => &["FLAC"],
+            (_, Container::Wav) => &["PCM"],
+            (_, Container::Avi) => &["MPEG-4 Part 2", "MPEG audio"],
+            (_, Container::Flv) => &[],
+            ("sound.opus", _) => &["Opus"],
+            (_, Container::Ogg) => &["Vorbis"],
+        };
+        assert_eq!(codecs.iter().map(Codec::name).collect::<Vec<_>>(), expected, "{name}");
+    }
+}
+
+#[test]
 fn bytes_without_a_container_are_unknown() {
     for bytes in [&b""[..], b"G", b"\x1a\x45\xdf", b"<html><body>no</body></html>", &[0x47; 200], &[0; 5000]] {
         assert!(matches!(found(bytes), Err(ProbeError::Unknown)), "{bytes:?}");

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use crate::support::{Harness, PlaneOrder, pattern};
 use dataplane::control::Outcome;
 use http::config::HttpConfig;
-use media::{Container, RateSource};
+use media::{Codec, CodecSet, Container, RateSource};
 use service::config::WhenFull;
 use service::contents::MediaRate;
 use units::{BitRate, Nanos, ReservationId};
@@ -172,6 +172,7 @@ async fn the_contents_own_rate_with_its_preroll() {
         container: Container::Mp4,
         source: RateSource::SampleTables,
         duration: Nanos::from_secs(60),
+        codecs: [Codec::H264, Codec::Aac].into_iter().collect(),
     });
     assert_eq!(harness.one(&get("film.mp4", "")).field("x-isocast-rate"), Some("8801308"));
     assert_eq!(harness.one(&get("film.mp4?rate=1M", "CMCD-Object: br=5000\r\n")).status, 200);
@@ -194,6 +195,7 @@ async fn a_rate_above_the_contents_need_is_for_accounts_and_links() {
         container: Container::Mp4,
         source: RateSource::SampleTables,
         duration,
+        codecs: CodecSet::NONE,
     };
     *harness.store.media.lock().expect("lock") = Some(media);
     let granted = |target: &str| {

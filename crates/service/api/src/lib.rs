@@ -99,6 +99,9 @@ pub struct TrashEntry {
 pub struct ContentDetails {
     /// Its container; none: it is none of those that the server looks into.
     pub container: Option<String>,
+    /// The formats in it, as far as they are known: pictures, sound, texts.
+    #[serde(default)]
+    pub codecs: Vec<String>,
     /// The disks that it lies on, those of the first copy first.
     pub disks: Vec<String>,
     /// Its copies.

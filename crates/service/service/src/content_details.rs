@@ -1,4 +1,4 @@
-//! The container of a content, and the disks that it lies on.
+//! The container of a content, the formats in it, and the disks that it lies on.
 //!
 //! Not here: its size and rate, which a listing has.
 
@@ -18,6 +18,12 @@ pub async fn details(service: &MediaService, permit: &Permit<ToRead>) -> Result<
     let (disks, layout) = (service.admin.disks(), &opened.content.layout);
     let named = |id: &DiskId| Some(disks.iter().find(|disk| disk.id == *id)?.device.name.clone());
     Ok(ContentDetails {
+        codecs: opened
+            .media
+            .iter()
+            .flat_map(|media| media.codecs.iter())
+            .map(|codec| codec.name().to_owned())
+            .collect(),
         container: opened.media.map(|media| media.container.name().to_owned()),
         disks: layout.disks().iter().filter_map(named).collect(),
         copies: u64::try_from(layout.copies()).unwrap_or(u64::MAX),

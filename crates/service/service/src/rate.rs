@@ -129,7 +129,7 @@ impl RateTerms {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use media::{Container, RateSource};
+    use media::{CodecSet, Container, RateSource};
 
     const fn asking(rate: RequestedRate, burst: Option<Nanos>, ceiling: Option<BitRate>) -> RateTerms {
         RateTerms { rate, burst, ceiling }
@@ -141,6 +141,7 @@ mod tests {
         container: Container::Mp4,
         source: RateSource::SampleTables,
         duration: Nanos::from_secs(60),
+        codecs: CodecSet::NONE,
     };
 
     #[test]

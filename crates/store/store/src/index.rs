@@ -16,7 +16,7 @@ use units::{BitRate, Nanos};
 
 use crate::entry::Stamp;
 use crate::lock::lock;
-use media::{Container, MediaRate, RateSource};
+use media::{Codec, Container, MediaRate, RateSource};
 
 /// Versions the index knows at most. The oldest tenth makes room.
 pub const ENTRIES_MAX: usize = 200_000;
@@ -25,7 +25,7 @@ pub const ENTRIES_MAX: usize = 200_000;
 const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// Changed when the file's meaning changes; files of another format are ignored.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 const FILE_NAME: &str = "contents.json";
 
@@ -198,13 +198,15 @@ struct KeptMedia {
     container: String,
     source: String,
     duration_ns: u64,
+    codecs: Vec<String>,
 }
 
 impl From<MediaRate> for KeptMedia {
     fn from(media: MediaRate) -> Self {
-        let MediaRate { rate, preroll_bytes, container, source, duration } = media;
+        let MediaRate { rate, preroll_bytes, container, source, duration, codecs } = media;
+        let codecs = codecs.iter().map(|codec| codec.name().to_owned()).collect();
         let (container, source) = (container.name().to_owned(), source.name().to_owned());
-        Self { bits_per_second: rate.0, preroll_bytes, container, source, duration_ns: duration.0 }
+        Self { bits_per_second: rate.0, preroll_bytes, container, source, duration_ns: duration.0, codecs }
     }
 }
 
@@ -217,6 +219,7 @@ impl KeptMedia {
             container: Container::from_name(&self.container)?,
             source: RateSource::from_name(&self.source)?,
             duration: Nanos(self.duration_ns),
+            codecs: self.codecs.iter().filter_map(|name| Codec::from_name(name)).collect(),
         })
     }
 }
@@ -253,7 +256,14 @@ mod tests {
 
     fn media(rate: u64) -> Option<MediaRate> {
         let (container, source) = (Container::MpegTs, RateSource::ProgramClock);
-        Some(MediaRate { rate: BitRate(rate), preroll_bytes: 3, container, source, duration: Nanos(4) })
+        Some(MediaRate {
+            rate: BitRate(rate),
+            preroll_bytes: 3,
+            container,
+            source,
+            duration: Nanos(4),
+            codecs: [Codec::Aac].into_iter().collect(),
+        })
     }
 
     fn reopened(directory: &Path) -> (Arc<Index>, IndexWriter) {
@@ -286,7 +296,8 @@ mod tests {
         index.insert(&stamp(1), media(8_000_000));
         drop(saver);
         let good = fs::read(&file).unwrap();
-        let other_format = String::from_utf8(good.clone()).unwrap().replace("\"format\":4", "\"format\":3");
+        let now = format!("\"format\":{FORMAT}");
+        let other_format = String::from_utf8(good.clone()).unwrap().replace(&now, "\"format\":3");
         for damaged in [b"".as_slice(), &good[..good.len() / 2], b"\xff\xfe", b"[]", other_format.as_bytes()] {
             fs::write(&file, damaged).unwrap();
             let (index, saver) = reopened(place.path());

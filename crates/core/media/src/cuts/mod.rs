@@ -12,6 +12,7 @@ use units::Nanos;
 
 use fragments::Fragments;
 use packets::Packets;
+pub(crate) use packets::codecs as stream_codecs;
 
 use super::mp4;
 use super::mpegts::PACKET_SIZES;

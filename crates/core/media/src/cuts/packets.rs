@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CutLook, CutPlace};
+use crate::codecs::{Codec, CodecSet};
 use crate::mpegts::grid;
 use crate::{be_u16, be_u32};
 
@@ -78,7 +79,7 @@ impl Packets {
             keep(kept, unit, is_start);
             let is_first = self.maps.keys().next() == Some(&pid);
             if let Some(section) = section(packet).filter(|_| is_start && is_first) {
-                self.picture = picture(section);
+                self.picture = streams(section).find(|(kind, _)| PICTURES.contains(kind)).map(|(_, pid)| pid);
             }
         }
     }
@@ -116,14 +117,23 @@ fn programs(section: &[u8]) -> Vec<u16> {
     maps.take(PROGRAMS_MAX).collect()
 }
 
-/// The identifier of the picture in a program's map (§2.4.4.8).
-fn picture(section: &[u8]) -> Option<u16> {
-    let mut at = 12 + usize::from(be_u16(section, 10)? & 0xfff);
-    loop {
-        let (kind, pid) = (*section.get(at)?, be_u16(section, at + 1)? & 0x1fff);
-        if PICTURES.contains(&kind) {
-            return Some(pid);
-        }
-        at += 5 + usize::from(be_u16(section, at + 3)? & 0xfff);
+/// The types of the streams in a program's map, and their identifiers (§2.4.4.8).
+fn streams(section: &[u8]) -> impl Iterator<Item = (u8, u16)> {
+    let mut at = be_u16(section, 10).map_or(usize::MAX, |length| 12 + usize::from(length & 0xfff));
+    std::iter::from_fn(move || {
+        let rest = section.get(at..)?;
+        at += 5 + usize::from(be_u16(rest, 3)? & 0xfff);
+        Some((*rest.first()?, be_u16(rest, 1)? & 0x1fff))
+    })
+}
+
+/// The formats of the streams in the programs' maps of these bytes.
+pub(crate) fn codecs(bytes: &[u8]) -> CodecSet {
+    let Some((first, mut packets)) = Packets::found(bytes) else { return CodecSet::NONE };
+    let mut rest = bytes.get(first..).unwrap_or_default();
+    while let CutLook::Passes(count, _) = packets.look(rest) {
+        rest = &rest[count..];
     }
+    let maps = packets.maps.values().filter_map(|map| section(map.get(packets.prefix..packets.prefix + PACKET)?));
+    maps.flat_map(streams).filter_map(|(kind, _)| Codec::of_packets(kind)).collect()
 }
