@@ -37,28 +37,40 @@ export function usePolled<T>(ask: (signal: AbortSignal) => Promise<T>, period: n
   return answer;
 }
 
-/** The latest server-sent event of `url` while the page is visible; null while the server does not answer. */
-export function useEvents<T>(url: string): T | null | undefined {
-  const [latest, set] = useState<T | null>();
+/** Receiver of server-sent events. */
+interface EventFollower<T> {
+  /** They are asked for, until `stop`. */
+  begun?: (stop: AbortSignal) => void;
+  received: (event: T) => void;
+  /** The server does not answer; it is asked again. */
+  lost?: () => void;
+}
+
+/** Follows the server-sent events of `url` while the page is visible. */
+export function useEventStream<T>(url: string, follower: EventFollower<T>) {
   useEffect(() => {
     let source: EventSource | null = null;
+    let stop = new AbortController();
     let timer = 0;
     const end = () => {
       source?.close();
       source = null;
+      stop.abort();
       window.clearTimeout(timer);
     };
     const begin = () => {
       end();
       if (document.visibilityState !== "visible") return;
+      stop = new AbortController();
       source = new EventSource(url);
-      source.onmessage = ({ data }) => set(JSON.parse(String(data)) as T);
+      source.onmessage = ({ data }) => follower.received(JSON.parse(String(data)) as T);
       // A browser opens it again by itself after some failures, never after others.
       source.onerror = () => {
-        set(null);
+        follower.lost?.();
         end();
         timer = window.setTimeout(begin, AGAIN_MS);
       };
+      follower.begun?.(stop.signal);
     };
     document.addEventListener("visibilitychange", begin);
     begin();
@@ -67,6 +79,12 @@ export function useEvents<T>(url: string): T | null | undefined {
       end();
     };
   }, [url]);
+}
+
+/** The latest server-sent event of `url` while the page is visible; null while the server does not answer. */
+export function useEvents<T>(url: string): T | null | undefined {
+  const [latest, set] = useState<T | null>();
+  useEventStream<T>(url, { received: set, lost: () => set(null) });
   return latest;
 }
 

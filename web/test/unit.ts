@@ -18,6 +18,7 @@ import { addressOf, parse } from "../src/route";
 import { fieldsOf, isOperators, newFields, valueOf } from "../src/settings/members";
 import { fromText, toText } from "../src/settings/values";
 import { list, mediaUrl, ready, type Entry, type Problem } from "../src/server";
+import { withLatest } from "../src/status/Log";
 import { en } from "../src/texts/en";
 import { ja } from "../src/texts/ja";
 
@@ -446,6 +447,13 @@ test("an entry's fields become its members, and say nothing of what means nothin
 test("an entry is the operator's by its program, its login or its remote store alone", () => {
   const job = { name: "a", kind: "copy", from: "x", to: "http://archive/media/x" };
   assert.deepEqual([job, { ...job, to: "rclone:s3:x" }, { ...job, login: "/etc/login" }, { ...job, command: ["/bin/true"] }].map(isOperators), [false, true, true, true]);
+});
+
+test("the log holds each event once, also those that came before the list of the latest", () => {
+  const [a, b, c, d] = [1, 2, 3, 4].map((time) => ({ event: "stream_started", time }));
+  assert.deepEqual(withLatest([a!, b!, c!])([d!, c!]), [d, c, b, a], "one came behind the list, one is in it");
+  assert.deepEqual(withLatest([c!, d!])([b!, a!]), [d, c], "the server has forgotten the older ones");
+  assert.deepEqual(withLatest([])([a!]), [a]);
 });
 
 test("tracks of an MP4 are found with their formats, whichever end its index is at", async () => {

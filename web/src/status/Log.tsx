@@ -1,6 +1,7 @@
 // The event log as it grows, by server-sent events; the latest are kept.
 
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
+import { useEventStream } from "../hooks";
 import { moment, t } from "../texts";
 
 const KEPT_MAX = 1000;
@@ -11,22 +12,24 @@ interface Event {
   [member: string]: unknown;
 }
 
+/** Adds the server's latest events, oldest first, to those that came one by one meanwhile, newest first. */
+export const withLatest = (latest: Event[]) => (old: Event[]) => {
+  const known = new Set(latest.map((event) => JSON.stringify(event)));
+  const from = latest.at(-1)?.time ?? 0;
+  const later = old.filter((event) => event.time >= from && !known.has(JSON.stringify(event)));
+  return [...later, ...[...latest].reverse()].slice(0, KEPT_MAX);
+};
+
 export function Log() {
   const [events, set] = useState<Event[]>([]);
   const [filter, setFilter] = useState("");
-  useEffect(() => {
-    const source = new EventSource("api/v1/events");
-    const add = (more: Event[]) => set((old) => [...more.reverse(), ...old].slice(0, KEPT_MAX));
-    const stop = new AbortController();
-    void fetch("api/v1/events", { signal: stop.signal, headers: { Accept: "application/json" }, cache: "no-store" })
-      .then(async (answer) => answer.ok && add((await answer.json()) as Event[]))
-      .catch(() => {});
-    source.onmessage = ({ data }) => add([JSON.parse(String(data)) as Event]);
-    return () => {
-      source.close();
-      stop.abort();
-    };
-  }, []);
+  useEventStream<Event>("api/v1/events", {
+    begun: (stop) =>
+      void fetch("api/v1/events", { signal: stop, headers: { Accept: "application/json" }, cache: "no-store" })
+        .then(async (answer) => answer.ok && set(withLatest((await answer.json()) as Event[])))
+        .catch(() => {}),
+    received: (event) => set((old) => [event, ...old].slice(0, KEPT_MAX)),
+  });
   const shown = events.filter((event) => JSON.stringify(event).toLowerCase().includes(filter.toLowerCase()));
   return (
     <section class="card" aria-label={t.log}>
