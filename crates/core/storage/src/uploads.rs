@@ -231,6 +231,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// An upload begins: `file` is there, with `written` bytes from an earlier one, a multiple of `DIRECT_ALIGN`. If it breaks off, the
     /// bytes received are published if `keep`.
     pub fn begin(&mut self, file: F, recording: Option<RecordingTerms>, keep: bool, written: u64) -> UploadId {
+        debug_assert!(written.is_multiple_of(limits::DIRECT_ALIGN), "only whole direct writes are continued");
         let id = UploadId(self.next_upload);
         self.next_upload += 1;
         let upload = UploadState {
@@ -269,6 +270,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// its time at most, so that the other half is left for that.
     pub fn named(&mut self, id: UploadId, outcome: Result<(), UploadFailure>, now: Nanos) {
         self.to_name.retain(|waiting| *waiting != id);
+        debug_assert!(
+            self.uploads.get(&id).is_none_or(|upload| matches!(upload.life, UploadLife::Written(_))),
+            "a name before its bytes"
+        );
         match self.uploads.get(&id).and_then(|upload| upload.durable) {
             Some(durable) if outcome.is_ok() => {
                 self.commits.wait_for_named(id, now.saturating_add(Nanos(durable.0 / 2)));
@@ -283,6 +288,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == UploadLife::Receiving) else {
             return;
         };
+        debug_assert!(upload.received_bytes.is_multiple_of(limits::DIRECT_ALIGN), "a broken part was the last");
         upload.received_bytes += bytes;
         upload.ready_bytes += bytes.next_multiple_of(limits::DIRECT_ALIGN);
         self.offer_write(id);
@@ -365,6 +371,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// A grant has come.
     pub fn granted(&mut self, grant: Grant, now: Nanos) -> Granted {
+        debug_assert!(self.in_use.is_none(), "a disk has one grant out");
         self.in_use = Some(GrantInUse { job: grant.job, started: now });
         let late = now > grant.until;
         if late {
@@ -398,6 +405,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
                         let ready = upload.ready_bytes;
                         let bytes = ready.min(grant.bytes_max);
                         let bytes = if bytes < ready { bytes - bytes % limits::DIRECT_ALIGN } else { bytes };
+                        debug_assert!(bytes.is_multiple_of(limits::DIRECT_ALIGN), "a part of a direct write");
+                        debug_assert!(bytes <= grant.bytes_max || ready <= grant.bytes_max, "more than was granted");
                         return Granted::Write { upload: id, offset: upload.written_bytes, bytes };
                     }
                 }
@@ -417,6 +426,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let mut used = GrantUse { bytes, ok: trouble != Some(UploadFailure::Disk), ..GrantUse::default() };
         let mut over = None;
         if let Some(upload) = self.uploads.get_mut(&id) {
+            debug_assert!(bytes.is_multiple_of(limits::DIRECT_ALIGN), "the next write would begin within a block");
             upload.written_bytes += bytes;
             upload.ready_bytes -= bytes.min(upload.ready_bytes);
             let growth = match (upload.keep, &mut upload.recording) {
@@ -483,6 +493,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     fn conclude_if_written(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         if let (UploadLife::Whole(bytes), 0) = (upload.life, upload.ready_bytes) {
+            debug_assert!(upload.written_bytes >= bytes, "its commit would acknowledge bytes that were not written");
             upload.life = UploadLife::Written(bytes);
             let early = upload.durable.is_some();
             self.withdraw(job_of(id));

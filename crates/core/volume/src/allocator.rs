@@ -41,8 +41,10 @@ impl FreeUnits {
 
     /// Takes `unit` if it is there and free.
     pub(crate) fn claim(&mut self, unit: u32) -> bool {
+        let is_taken = self.free.set(unit, false);
         self.open.set(unit, false);
-        self.free.set(unit, false)
+        debug_assert!(self.open.count <= self.free.count, "a unit is open only while it is free");
+        is_taken
     }
 
     /// Gives back a unit that was taken.
@@ -67,6 +69,7 @@ impl FreeUnits {
             }
         };
         let end = stretch.clone().find(|unit| !self.open.set(*unit, false)).unwrap_or(stretch.end);
+        debug_assert!(end - stretch.start <= wanted && end <= self.units(), "held beyond the demand or the disk");
         stretch.start..end
     }
 
@@ -147,6 +150,7 @@ impl UnitSet {
         let mut at = index(unit / WORD);
         self.words[at] ^= 1 << (unit % WORD);
         self.count = if is_in { self.count + 1 } else { self.count - 1 };
+        debug_assert!(self.count <= self.units, "more units are in the set than there are");
         let (mut entry, mut span) = (Stretches::of_word(self.words[at]), WORD);
         for level in 0..self.levels.len() {
             if std::mem::replace(&mut self.levels[level][at], entry) == entry || level + 1 == self.levels.len() {
@@ -230,6 +234,10 @@ impl Stretches {
             all.last = if entry.last == span { all.last + span } else { entry.last };
             before += span;
         }
+        debug_assert!(
+            all.first <= all.longest && all.last <= all.longest && all.longest <= before,
+            "a stretch at an end is one of them, and all lie in the range"
+        );
         all
     }
 }
@@ -258,6 +266,10 @@ impl StretchSearch {
         self.current = if continues { self.current.start..stretch.end } else { stretch };
         let length = self.current.end - self.current.start;
         self.longest = self.longest.max(length);
+        debug_assert!(
+            self.range.start <= self.current.start && self.current.end <= self.range.end,
+            "a stretch outside the searched range"
+        );
         self.found = (length >= self.wanted).then_some(self.current.start);
     }
 }

@@ -47,6 +47,7 @@ fn is_mark(name: &str) -> bool {
 impl Catalogue {
     /// A catalogue of contents that are in order already, as a checkpoint holds them: much faster than one by one.
     pub(crate) fn from_ordered(contents: Vec<(Box<str>, Arc<StoredContent>)>) -> Self {
+        debug_assert!(contents.is_sorted_by(|(one, _), (next, _)| one < next), "each name once, in order");
         let record_bytes = contents.iter().map(|(name, content)| put_bytes(name.len(), content.parts.len())).sum();
         let marks = contents.iter().filter(|(name, _)| is_mark(name)).count();
         Self { contents: contents.into_iter().collect(), marks, record_bytes }
@@ -57,6 +58,7 @@ impl Catalogue {
         self.record_bytes += put_bytes(name_len, content.parts.len());
         let old = self.contents.insert(name, content);
         self.marks += usize::from(is_mark && old.is_none());
+        debug_assert!(self.marks <= self.contents.len(), "a mark is a name");
         self.record_bytes -= old.as_ref().map_or(0, |old| put_bytes(name_len, old.parts.len()));
         old
     }

@@ -181,6 +181,10 @@ impl PendingChanges {
             return None;
         }
         self.numbers.reserve_if_few(&mut self.staged.records);
+        debug_assert!(
+            self.staged.dirty.iter().all(|member| members.is_writable(*member)),
+            "a commit would wait for a disk that is out"
+        );
         let StagedChanges { records, retired, dirty, with_checkpoint } = std::mem::take(&mut self.staged);
         let appended = if with_checkpoint { None } else { self.journal.append(&records) };
         let area_writes = match appended {

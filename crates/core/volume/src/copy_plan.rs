@@ -84,6 +84,11 @@ impl PartAtHand<'_> {
 
     /// Makes a copy in a unit that was taken for it.
     fn copy_to(&self, to: UnitPlace, instead_of: Option<UnitPlace>) -> CopyTask {
+        debug_assert!(self.stored.places().all(|place| place != to), "a copy over a copy of itself");
+        debug_assert!(
+            instead_of.is_none_or(|from| self.stored.places().any(|place| place == from)),
+            "only a copy that there is goes"
+        );
         let new_copy = Some(NewCopy { part: self.number, instead_of, to });
         CopyTask { part: self.number, sources: self.stored.places().collect(), target: to, new_copy }
     }
@@ -186,6 +191,10 @@ impl CopyPlan {
         let target = self.take_copy(to, part.half_of(from), part, space)?;
         self.surplus[from.member.index()] -= 1;
         self.surplus[to.index()] += 1;
+        debug_assert!(
+            self.surplus[from.member.index()] >= 0 && self.surplus[to.index()] <= 0,
+            "a part would go back and forth"
+        );
         Some(part.copy_to(target, Some(from)))
     }
 

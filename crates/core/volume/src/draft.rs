@@ -247,7 +247,9 @@ impl Draft {
     pub fn add(&mut self, members: &MemberTable, payload: &[u8]) -> Vec<(MemberId, u64)> {
         let open = self.open.as_mut().expect("there is room in a unit");
         let within = open.checksums.bytes();
+        debug_assert!(within.is_multiple_of(BLOCK_BYTES), "bytes behind those that ended the content");
         open.checksums.add(payload);
+        debug_assert!(open.checksums.bytes() <= members.unit_bytes(), "more than `room` said");
         open.places().map(|place| (place.member, members.areas(place.member).payload(place.unit) + within)).collect()
     }
 
@@ -266,6 +268,11 @@ impl Draft {
             self.table.extend(&table.0);
         }
         let last = last.map(|modified| (modified, self.content_bytes.expect("the tail comes before the end")));
+        debug_assert!(payload > 0 && payload <= members.unit_bytes(), "a unit holds at least a byte, and its payload");
+        debug_assert!(
+            self.content_bytes.is_some() || self.sealed_bytes.is_multiple_of(members.unit_bytes()),
+            "only the last part is short"
+        );
         let number = u32::try_from(self.parts.len()).expect("at most PARTS_MAX");
         self.parts.push(part);
         self.sealed_bytes += payload;
@@ -299,6 +306,8 @@ impl Draft {
     pub(crate) fn into_content(self, modified: u64, space: &mut FreeSpace) -> (Box<str>, StoredContent) {
         space.end_promise(self.placement, self.reserved + self.kept_for_tail);
         space.let_go(self.held);
+        debug_assert!(self.open.is_none(), "its last unit has its header");
+        debug_assert!(self.content_bytes.is_none_or(|bytes| bytes <= self.sealed_bytes), "bytes without a unit");
         let content = StoredContent {
             content: self.content,
             generation: self.generation,

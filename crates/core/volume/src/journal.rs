@@ -63,6 +63,7 @@ impl Journal {
     /// goes where that went. They must fit into it: `payloads` are at least one.
     pub(crate) fn start_checkpoint(&mut self, payloads: &[Vec<u8>]) -> Vec<AreaWrite> {
         self.base = if self.durable == 0 { self.half } else { 0 };
+        debug_assert!(self.base != self.durable, "the durable checkpoint stays until this one is");
         self.position = self.base;
         self.epoch += 1;
         self.sequence = 0;
@@ -83,7 +84,12 @@ impl Journal {
             previous: self.previous,
             payload: payload.len(),
         };
+        debug_assert!(
+            self.base <= self.position && self.position.is_multiple_of(BLOCK_BYTES),
+            "frames lie in their half, from block to block"
+        );
         let (bytes, checksum) = frame::encode(&self.volume, &head, payload);
+        debug_assert!(len(&bytes) == head.disk_bytes(), "the next frame would not follow this one");
         self.follow(&head, checksum);
         (head.position, bytes)
     }

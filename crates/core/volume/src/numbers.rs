@@ -37,6 +37,7 @@ impl Numbers {
     pub(crate) fn reserve_if_few(&mut self, records: &mut Vec<u8>) {
         if self.staged.saturating_sub(self.next) < NUMBERS_STEP / 2 {
             self.staged = self.next.saturating_add(NUMBERS_STEP);
+            debug_assert!(self.staged > self.durable, "more than before, or a number is given out twice");
             self.reserved().encode(records);
         }
     }
@@ -48,6 +49,7 @@ impl Numbers {
 
     /// The reserved numbers are durable.
     pub(crate) const fn made_durable(&mut self) {
+        debug_assert!(self.staged >= self.durable, "numbers given out stay reserved over a crash");
         self.durable = self.staged;
     }
 }

@@ -134,6 +134,7 @@ impl FreeSpace {
 
     /// Parts that were promised are taken, or left.
     pub(crate) const fn end_promise(&mut self, placement: Placement, parts: u64) {
+        debug_assert!(*self.promised_in(placement) >= parts, "each promised part is taken or given back once");
         *self.promised_in(placement) -= parts;
     }
 

@@ -342,7 +342,12 @@ impl Volume {
 
     /// Gives units back that are durably free and unread.
     pub(crate) fn reuse_retired(&mut self) {
-        self.space.give(self.changes.take_unread());
+        let unread = self.changes.take_unread();
+        debug_assert!(
+            unread.iter().all(|place| place.unit < self.members.unit_count(place.member)),
+            "units beyond their disks"
+        );
+        self.space.give(unread);
     }
 
     /// Begins a content, which replaces the one of this name when it is published. Where its length is known, room for it is
@@ -428,6 +433,10 @@ impl Volume {
             return Err(error);
         }
         let (name, content) = draft.into_content(modified, &mut self.space);
+        debug_assert!(
+            u64::try_from(content.parts.len()) == Ok(part_count(content.length, self.unit_bytes())),
+            "a start would refuse the volume: the length does not agree with the units"
+        );
         let members = content.parts.iter().flat_map(StoredPart::places).map(|place| place.member);
         let (written, only_read): (Vec<_>, Vec<_>) = members.partition(|member| self.is_writable(*member));
         let are_read = only_read.into_iter().all(|member| self.is_readable(member));

@@ -74,6 +74,10 @@ impl<W> WriteSets<W> {
             if left.is_empty() {
                 continue;
             }
+            debug_assert!(
+                commit.is_none() || self.superblocks.is_empty(),
+                "a commit before a change of a disk's state is in the superblocks"
+            );
             self.begun += 1;
             self.under_way = Some(WriteSet { number: self.begun, writes, left: left.clone(), commit });
             return left;
@@ -128,7 +132,9 @@ impl<W> WriteSets<W> {
         }
         if self.superblocks.is_empty() {
             volume.superblocks_durable();
-            self.durable_generation = volume.superblock().generation;
+            let generation = volume.superblock().generation;
+            debug_assert!(generation >= self.durable_generation, "an older superblock would be the newest");
+            self.durable_generation = generation;
         }
         Vec::new()
     }

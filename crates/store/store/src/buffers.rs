@@ -124,6 +124,7 @@ impl BufferShare {
         held.shared.extend(shared);
         held.count += 1;
         assert!(held.count <= self.most, "an upload has its share of the buffers");
+        debug_assert!(held.count - held.shared.len() <= self.own, "a buffer beyond its own has a permit of the shared");
         drop(held);
         let lease = self.buffers.pool.try_lease().expect("there are as many buffers as permits");
         Chunk { lease, filled: 0, _place: BufferPlace(Arc::clone(self)) }
@@ -139,6 +140,7 @@ impl Drop for BufferPlace {
         let mut held = lock(&self.0.held);
         held.count -= 1;
         drop(held.shared.pop());
+        debug_assert!(held.shared.len() <= held.count, "shared buffers go back first");
         drop(held);
         self.0.returned.notify_one();
     }

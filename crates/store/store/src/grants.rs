@@ -125,6 +125,7 @@ impl GrantPort for Ungoverned {
             return None;
         }
         let offer = self.offers.pop_front()?;
+        debug_assert!(self.offers.iter().all(|other| other.job != offer.job), "a job has one offer");
         self.granted = Some(offer);
         Some(Grant {
             disk: offer.disk,

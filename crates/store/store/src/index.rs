@@ -73,7 +73,8 @@ struct IndexState {
 
 impl IndexState {
     fn insert(&mut self, key: IndexKey, rate: Option<MediaRate>) {
-        self.known.insert(key, (rate, self.next));
+        let before = self.known.insert(key, (rate, self.next));
+        debug_assert!(before.is_none_or(|(_, age)| age < self.next), "the newest entry is the youngest");
         self.next += 1;
     }
 }
@@ -109,6 +110,7 @@ impl Index {
             let limit = *youngest_to_go;
             state.known.retain(|_, (_, age)| *age > limit);
         }
+        debug_assert!(state.known.len() < entries_max, "bounded, whatever the number of contents");
         state.insert(IndexKey::of(stamp), rate);
         state.unsaved = true;
         self.changed.notify_all();

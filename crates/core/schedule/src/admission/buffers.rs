@@ -70,6 +70,11 @@ impl BufferAccount {
         self.pages
     }
 
+    /// Pages of all reservations, each counted by itself.
+    pub(super) fn held(&self) -> u64 {
+        self.held.values().map(|(held, _)| held).sum()
+    }
+
     pub(super) const fn set_pages(&mut self, pages: u64) {
         self.pages = pages;
     }
@@ -85,6 +90,7 @@ impl BufferAccount {
             let (held, reservations) = self.held.entry(content.version).or_default();
             self.promised = self.promised - (*held).min(content.pages) + (*held + pages).min(content.pages);
             (*held, *reservations) = (*held + pages, *reservations + 1);
+            debug_assert!(*held >= *reservations, "each of them holds a page at least");
         }
     }
 
@@ -94,6 +100,7 @@ impl BufferAccount {
             let (held, reservations) = self.held.get_mut(&content.version).expect("it was promised");
             self.promised = self.promised - (*held).min(content.pages) + (*held - pages).min(content.pages);
             (*held, *reservations) = (*held - pages, *reservations - 1);
+            debug_assert!((*reservations == 0) == (*held == 0), "the last one gives back the last page");
             if *reservations == 0 {
                 self.held.remove(&content.version);
             }
@@ -107,6 +114,7 @@ impl BufferAccount {
             self.end_burst(id);
             self.bursts.push((id, pages));
             self.burst_pages += pages;
+            debug_assert!(self.bursts_are_summed(), "their sum decides whether the next one fits");
         }
         fits
     }
@@ -115,7 +123,12 @@ impl BufferAccount {
     pub(super) fn end_burst(&mut self, id: ReservationId) {
         if let Some(at) = self.bursts.iter().position(|(of, _)| *of == id) {
             self.burst_pages -= self.bursts.remove(at).1;
+            debug_assert!(self.bursts_are_summed(), "their sum decides whether the next one fits");
         }
+    }
+
+    fn bursts_are_summed(&self) -> bool {
+        self.burst_pages == self.bursts.iter().map(|(_, pages)| pages).sum::<u64>()
     }
 
     /// Another reservation has the start burst of this one.

@@ -22,7 +22,7 @@ const START_SEEKS: f64 = 2.0;
 /// Rounds from the first read of a start to its second: the look-ahead that the first fills, and a round. Follows.
 const FIRST_GAP: u64 = LOOKAHEAD_ROUNDS + 1;
 /// Shorter times are rounding errors, in seconds. Chosen.
-pub(super) const ROUNDING: f64 = 1e-9;
+pub(crate) const ROUNDING: f64 = 1e-9;
 /// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
 pub const SLOTS: usize = 32;
 /// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away. Decision 0007, table of
@@ -369,6 +369,7 @@ impl DiskTable {
     pub(super) fn place_at(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) -> bool {
         self.planned.forget_starts_before(start.conditions.round);
         let fits = self.peak_with(&self.planned, demand, start, first).is_some();
+        debug_assert!(first > start.conditions.round, "a start reads before its first regular round");
         if fits {
             self.withdraw(demand);
             self.planned.enter_start(demand, start, first);

@@ -210,6 +210,7 @@ impl Admission {
         let (demand, pages) = self.check_for(requests, false)?;
         let id = self.enter(requests[0], demand, pages);
         self.promise(id, requests);
+        debug_assert!(self.sums_agree(), "{requests:?}");
         Ok(id)
     }
 
@@ -222,6 +223,7 @@ impl Admission {
         let (demand, pages) = self.check_for(requests, true)?;
         let id = self.enter(requests[0], demand, pages);
         self.begin_sharing(id);
+        debug_assert!(self.sums_agree(), "{requests:?}");
         Ok(id)
     }
 
@@ -312,7 +314,7 @@ impl Admission {
         Ok(())
     }
 
-    /// A reservation that was entered takes no disk time.
+    /// A reservation takes no disk time from now on: it shares the reads of another.
     fn begin_sharing(&mut self, id: ReservationId) {
         let reservation = self.find_mut(id).expect("just entered");
         reservation.shares = true;
@@ -327,13 +329,13 @@ impl Admission {
         let kept = self.resources.disk(held.request.disk).pages_of_sharer(&held.request, &held.demand).min(held.pages);
         self.set_pages_of(id, kept, 0);
         self.resources.buffers.end_burst(id);
+        self.begin_sharing(id);
         let reservation = self.find_mut(id).expect("found above");
-        (reservation.shares, reservation.burst_bytes) = (true, 0);
+        reservation.burst_bytes = 0;
         let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
         further.into_iter().for_each(|part| self.release(part));
-        let disk = self.resources.disk_mut(disk);
-        disk.table.withdraw(&demand);
-        disk.sharing += 1;
+        self.resources.disk_mut(disk).table.withdraw(&demand);
+        debug_assert!(self.sums_agree(), "one that shares keeps its rate, and its pages behind its leader");
     }
 
     /// A reservation that shared another's reads gets disk time and buffers of its own, for `requests`; one that has them
@@ -357,6 +359,7 @@ impl Admission {
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
         self.resources.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);
+        debug_assert!(self.sums_agree(), "{requests:?}");
         Ok(())
     }
 
@@ -384,6 +387,7 @@ impl Admission {
             further: None,
             ..giver
         };
+        debug_assert!(self.sums_agree(), "disk time and pages change hands, rates do not");
     }
 
     /// Gives a reservation back; a stale identifier is ignored.
@@ -401,6 +405,7 @@ impl Admission {
         self.reservations.suspend(id);
         self.follow_write_span(reservation.request.disk, &reservation.demand);
         reservation.further.into_iter().for_each(|part| self.release(part));
+        debug_assert!(self.sums_agree(), "all that it held is given back");
     }
 
     /// Makes a held reservation serve a next request of its session; false if it does not cover that: other disks or another link,
@@ -579,6 +584,15 @@ impl Admission {
     #[must_use]
     pub fn table(&self, disk: DiskId) -> &DiskTable {
         self.resources.table(disk)
+    }
+
+    /// Whether the sums by which admission decides are those of the reservations, for assertions.
+    fn sums_agree(&self) -> bool {
+        let sum = |of: fn(&Reservation) -> u64| self.reservations.iter().map(of).sum::<u64>();
+        let sharing: u64 = self.resources.disks.iter().map(|disk| u64::from(disk.sharing)).sum();
+        sum(|held| held.request.rate.0) == self.resources.sending.promised().0
+            && sum(|held| held.pages + held.held_pages) == self.resources.buffers.held()
+            && sum(|held| u64::from(held.shares)) == sharing
     }
 
     fn find(&self, id: ReservationId) -> Option<&Reservation> {

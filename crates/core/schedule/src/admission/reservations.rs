@@ -38,6 +38,7 @@ impl ReservationTable {
             assert!(self.entries.len() < self.most, "checked: the table has room");
             self.entries.push((0, None));
         }
+        debug_assert!(self.entries[slot as usize].1.is_none(), "an entry is free when its reservation is released");
         ReservationId { slot, generation: self.entries[slot as usize].0 }
     }
 
@@ -60,6 +61,7 @@ impl ReservationTable {
         if self.knows(id) {
             let (generation, reservation) = &mut self.entries[id.slot as usize];
             assert!(reservation.is_none(), "all that it held was given back");
+            debug_assert!(!self.free.contains(&id.slot), "two reservations would have one entry");
             *generation = generation.wrapping_add(1);
             self.free.push(id.slot);
         }

@@ -127,6 +127,7 @@ impl Resources {
     pub(super) fn withdraw(&mut self, held: &Reservation) {
         let Reservation { request, demand, .. } = held;
         let disk = self.disk_mut(request.disk);
+        debug_assert!(!held.shares || disk.sharing > 0, "one that shares was counted");
         if held.shares {
             disk.sharing -= 1;
         } else {
@@ -169,6 +170,7 @@ impl Resources {
                 no = rate;
             }
         }
+        debug_assert!(yes <= requests[0].rate.0, "no more is offered than was asked for");
         BitRate(yes)
     }
 }

@@ -58,12 +58,18 @@ impl Sending {
     pub(super) fn promise(&mut self, link: LinkId, rate: BitRate) {
         self.links[usize::from(link.0)].reserved += rate.0;
         self.promised += rate.0;
+        debug_assert!(self.links_are_summed(), "the processor sends what all links together carry");
     }
 
     /// Takes back what [`Self::promise`] gave.
     pub(super) fn withdraw(&mut self, link: LinkId, rate: BitRate) {
         self.links[usize::from(link.0)].reserved -= rate.0;
         self.promised -= rate.0;
+        debug_assert!(self.links_are_summed(), "the processor sends what all links together carry");
+    }
+
+    fn links_are_summed(&self) -> bool {
+        self.promised == self.links.iter().map(|link| link.reserved).sum::<u64>()
     }
 
     /// Promised bits per second in all.
@@ -96,6 +102,7 @@ impl Sending {
 
     /// The share of its time the data-plane core is busy, 0.0 … 1.0.
     pub const fn set_processor_share(&mut self, share: f64) {
+        debug_assert!(share.is_finite() && share >= 0.0, "a cost per bit follows from it");
         (self.processor_share, self.processor_promised) = (share, self.promised);
     }
 }

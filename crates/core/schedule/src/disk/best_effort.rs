@@ -78,6 +78,7 @@ impl BeQueue {
             None => {
                 assert!(self.work.len() < self.work.capacity(), "owners are bounded");
                 self.work.push(work);
+                debug_assert!(self.place_of(work.owner()) == Some(self.work.len() - 1), "an owner waits once");
                 // Turns are shorter beside bulk reads, so the present one may be over already.
                 if self.turn_bytes >= self.turn_bytes_max() {
                     self.next_turn();
@@ -214,6 +215,14 @@ impl BeQueue {
         if self.read_bytes >= limits::RUN_BYTES_MAX {
             self.store_turn();
         }
+        debug_assert!(
+            self.read_bytes < limits::RUN_BYTES_MAX,
+            "bulk reads keep store threads waiting for a run at most"
+        );
+        debug_assert!(
+            self.work.is_empty() || self.turn_bytes < TURN_BYTES_MAX,
+            "a turn ends with the bytes that it has"
+        );
     }
 
     /// All bulk reads together, however many there are, have had a turn: the next one is the store thread's.

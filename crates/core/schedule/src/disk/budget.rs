@@ -31,12 +31,14 @@ impl DiskBudget {
 
     /// Sets the share of the time that jobs earn from now on, as in [`DiskBudget::new`]; the savings stay.
     pub(super) const fn set_share(&mut self, share: f64) {
+        debug_assert!(share < 1.0, "admission has the rest");
         self.share = share.max(SHARE_MIN);
     }
 
     /// Jobs have waited for `elapsed`; no more than `most` is ever saved.
     pub(super) fn earn(&mut self, elapsed: Nanos, most: Nanos) {
         self.saved = (self.saved + self.share * elapsed.as_secs_f64()).min(most.as_secs_f64());
+        debug_assert!(self.saved.is_finite(), "a budget that is no number covers nothing");
     }
 
     /// The deadline of a job of this price, if the budget covers it: `by`, or an earlier one that it has already.

@@ -6,6 +6,7 @@
 use units::Nanos;
 
 use crate::admission::MARGIN;
+use crate::admission::disk_table::ROUNDING;
 use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially). Chosen.
@@ -169,6 +170,7 @@ impl CostModel {
         // less than is tolerated make up for it.
         let lost = self.lost_seconds + counted - TOLERANCE * predicted;
         self.lost_seconds = lost.clamp(0.0, self.round.as_secs_f64());
+        debug_assert!(self.stalled_seconds >= self.longest_stall_seconds - ROUNDING, "one stall is part of their sum");
         self.spell = (self.spell.0 + counted, self.spell.1 + predicted);
         if self.spell.0 >= SPELL_SECONDS {
             let (took, predicted) = std::mem::take(&mut self.spell);
@@ -199,6 +201,10 @@ impl CostModel {
         let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
         let weight = if own > known { RISE } else { FALL };
         *learned = Nanos::from_secs_f64(known + (own - known) * weight);
+        debug_assert!(
+            (known.min(own) - ROUNDING..=known.max(own) + ROUNDING).contains(&learned.as_secs_f64()),
+            "learned beyond the observation"
+        );
     }
 
     /// How much slower than its profile the disk is: 1.0 or more. Admission counts with it.
@@ -207,6 +213,7 @@ impl CostModel {
         let recurring = (self.stalled_seconds - self.longest_stall_seconds).max(0.0);
         let lately = self.spells.iter().copied().fold(f64::INFINITY, f64::min);
         let ratio = ((self.took_seconds + recurring) / self.predicted_seconds).max(lately);
+        debug_assert!(ratio.is_finite(), "costs multiplied by this decide on every grant");
         if ratio <= TOLERANCE { 1.0 } else { ratio }
     }
 

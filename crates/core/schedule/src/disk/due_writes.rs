@@ -57,6 +57,11 @@ impl DueWrites {
         self.waiting.push(write);
     }
 
+    /// The recordings with a block that waits.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = JobId> {
+        self.waiting.iter().map(|write| write.job)
+    }
+
     /// Forgets the bytes that a recording has ready.
     pub fn remove(&mut self, job: JobId) {
         self.waiting.retain(|write| write.job != job);
@@ -123,6 +128,11 @@ impl DueWrites {
         self.begun = self.begun.or_else(|| self.waiting.iter().map(|write| write.deadline).max());
         let Some(at) = self.waiting.iter().position(|write| write.job == granted.job) else { return };
         let write = &mut self.waiting[at];
+        debug_assert!(
+            self.begun.is_some_and(|last| write.deadline <= last),
+            "a later block joins no batch that has begun"
+        );
+        debug_assert!(granted.bytes > 0, "a grant of nothing never ends its block");
         write.bytes = write.bytes.saturating_sub(granted.bytes);
         write.position = write.position.saturating_add(granted.bytes);
         if write.bytes == 0 {

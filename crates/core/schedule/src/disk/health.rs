@@ -189,6 +189,7 @@ impl Health {
             return false;
         }
         let changed = self.is_good();
+        debug_assert!((HOLD_MIN..=HOLD_MAX).contains(&self.hold), "another chance in bounded time");
         self.unproven = true;
         self.condition = DiskCondition::Erring { until: now.saturating_add(self.hold) };
         changed

@@ -201,12 +201,18 @@ impl DiskSchedule {
             self.writes.remove(job);
         }
         self.be.put(work);
+        debug_assert!(self.jobs_wait_once(), "a grant answers one offer of a job");
     }
 
     /// A recording has something of its block ready; replaces its earlier request.
     pub fn put_write(&mut self, write: DueWrite) {
         self.be.remove(WorkOwner::Job(write.job));
         self.writes.put(write);
+        debug_assert!(self.jobs_wait_once(), "a grant answers one offer of a job");
+    }
+
+    fn jobs_wait_once(&self) -> bool {
+        self.writes.jobs().all(|job| !self.be.wants(WorkOwner::Job(job)))
     }
 
     /// The store thread would commit.
@@ -295,6 +301,7 @@ impl DiskSchedule {
         }
         match grant.kind {
             GrantKind::Write { position } => {
+                debug_assert!(bytes <= limits::RUN_BYTES_MAX, "a thread writes no more than it was granted");
                 self.stats.be_bytes += bytes;
                 self.cost.wrote(position, bytes, took);
                 self.be.wrote(bytes);
@@ -572,6 +579,8 @@ impl DiskSchedule {
 
     fn grant(&mut self, job: JobId, bytes_max: u64, kind: GrantKind, until: Nanos, now: Nanos) -> Step {
         assert!(self.grant.is_none(), "one grant at a time");
+        let spins = self.cost.profile().rotational;
+        debug_assert!(!spins || self.reads_in_flight == 0, "a head serves reads or a grant");
         self.enter(Phase::BestEffort, now);
         self.grant = Some(Outstanding { kind, since: now, paid: false });
         Step::Grant { job, bytes_max, until }
@@ -603,6 +612,10 @@ impl DiskSchedule {
         self.budget.earn(elapsed, saved.max(price));
         let ahead = self.settings.rounds.period().saturating_mul(LOOKAHEAD_ROUNDS);
         self.covered = self.budget.cover(price, now.saturating_add(ahead)).map(|deadline| (deadline, price));
+        debug_assert!(
+            self.covered.is_none_or(|(by, _)| by <= now.saturating_add(ahead)),
+            "a deadline moves no further"
+        );
     }
 
     fn enter(&mut self, phase: Phase, now: Nanos) {

@@ -128,7 +128,8 @@ impl RtQueue {
     /// Forgets a request.
     pub fn remove(&mut self, slot: u32) {
         let Some(at) = self.place_of(slot) else { return };
-        self.waiting.swap_remove(at);
+        let removed = self.waiting.swap_remove(at);
+        debug_assert!(removed.request.slot == slot, "the table of places leads to another stream");
         self.note_place(slot, NOWHERE as usize);
         if let Some(moved) = self.waiting.get(at).map(|moved| moved.request.slot) {
             self.note_place(moved, at);
@@ -152,6 +153,8 @@ impl RtQueue {
             self.remove(slot);
             return;
         }
+        debug_assert!(request.slot == slot, "the table of places leads to another stream");
+        debug_assert!(*hurried_bytes <= request.bytes, "more is hurried than is read");
         self.block = Some((slot, before + bytes));
         request.bytes -= bytes;
         request.position = position;
@@ -165,6 +168,7 @@ impl RtQueue {
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         if let Some(at) = self.place_of(slot) {
             let WaitingRead { request, hurried_bytes, .. } = &mut self.waiting[at];
+            debug_assert!(request.slot == slot, "another stream's deadline would change");
             (request.deadline, request.kind, *hurried_bytes) = (request.promised(deadline), ReadKind::Regular, 0);
         }
     }

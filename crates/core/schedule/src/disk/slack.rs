@@ -140,12 +140,17 @@ impl Buckets {
         }
         .seconds(profile, slowdown);
         for ((left, until), bucket) in left.iter_mut().zip(&mut until).zip(&self.buckets) {
+            debug_assert!(
+                bucket.deadline != Nanos::MAX || bucket.seeks + bucket.writes == 0.0,
+                "work without a deadline"
+            );
             if bucket.deadline != Nanos::MAX {
                 work += bucket.seconds(profile, slowdown);
                 *left = bucket.deadline.as_secs_f64() - begins - work;
             }
             *until = begins + work;
         }
+        debug_assert!(until.is_sorted(), "a bucket is over after those before it");
         Slack { buckets: self, left, until, work: at_once }
     }
 }
@@ -185,6 +190,7 @@ impl Slack {
         let from = self.buckets.index_of(deadline);
         self.left[from..].iter_mut().for_each(|left| *left -= takes.as_secs_f64());
         self.until[from..].iter_mut().for_each(|until| *until += takes.as_secs_f64());
+        debug_assert!(self.until.is_sorted(), "the time kept delays its own bucket and those behind it");
         self.work += takes.as_secs_f64();
     }
 

@@ -158,6 +158,7 @@ impl<R> Commits<R> {
     }
 
     pub(super) fn wait_for_upload(&mut self, upload: UploadId) {
+        debug_assert!(!self.uploads.contains(&upload), "an upload waits once");
         self.grown.remove(&upload);
         self.uploads.push_back(upload);
     }
@@ -165,6 +166,11 @@ impl<R> Commits<R> {
     /// It has its name, and waits from `due` on to be made durable.
     pub(super) fn wait_for_named(&mut self, upload: UploadId, due: Nanos) {
         let change = next_change(&mut self.changes, upload);
+        debug_assert!(
+            self.named.back().is_none_or(|(before, _)| before.number < change.number),
+            "the sync of the last name makes those before it durable"
+        );
+        debug_assert!(!self.uploads.contains(&upload), "it would get its name twice");
         self.named.push_back((change, due));
     }
 
@@ -198,6 +204,10 @@ impl<R> Commits<R> {
 
     pub(super) fn wait_for_removal(&mut self, removal: R, journal: Option<JournalId>) {
         let change = next_change(&mut self.changes, removal);
+        debug_assert!(
+            self.removals.back().is_none_or(|(before, _)| before.number < change.number),
+            "the sync of the last removal makes those before it durable"
+        );
         self.removals.push_back((change, journal));
     }
 
@@ -226,6 +236,10 @@ impl<R> Commits<R> {
     /// The offer to make now, if it says anything that the last one does not.
     pub(super) fn next_offer(&mut self) -> Option<StoreWork> {
         let (dirty_bytes, awaited) = (self.dirty_bytes, self.is_awaited());
+        debug_assert!(
+            self.batch.is_some() || self.offered.is_none_or(|(known, _)| known <= dirty_bytes),
+            "only a commit makes fewer bytes dirty, and its grant used the offer up"
+        );
         if self.batch.is_some() || (!awaited && dirty_bytes == 0) {
             return None;
         }
@@ -239,6 +253,7 @@ impl<R> Commits<R> {
 
     /// Begins a commit of all that waits. False if there is nothing to do.
     pub(super) fn begin(&mut self) -> bool {
+        debug_assert!(self.batch.is_none(), "one commit at a time: its parts belong to its grant");
         let uploads = self.uploads.len().min(NAMES_PER_COMMIT);
         let removals = self.removals.len().min(NAMES_PER_COMMIT - uploads);
         self.named_due = false;
@@ -259,6 +274,11 @@ impl<R> Commits<R> {
             settled: true,
             disk_ok: true,
         };
+        debug_assert!(batch.to_secure.len() + batch.removals_to_sync.len() <= NAMES_PER_COMMIT, "takes too long");
+        debug_assert!(
+            batch.to_sync.is_sorted_by_key(|change| change.number),
+            "the last name is synced first, and makes the others durable"
+        );
         let names_any = uploads + removals > 0 || !batch.grown.is_empty() || !batch.to_sync.is_empty();
         let batch = CommitBatch { to_flush: !names_any && self.dirty_bytes > 0, ..batch };
         let has_work = names_any || batch.to_flush;
@@ -371,7 +391,10 @@ impl<F: UploadFile, R> Uploads<F, R> {
             }
         } else if let Some(id) = batch.to_publish.take() {
             match outcome {
-                Ok(()) => batch.to_sync.push(next_change(changes, id)),
+                Ok(()) => {
+                    batch.to_sync.push(next_change(changes, id));
+                    debug_assert!(batch.to_sync.is_sorted_by_key(|change| change.number), "synced from the last on");
+                }
                 Err(_) => over = Some(id),
             }
         } else if let Some(id) = batch.to_secure.pop_front() {
@@ -404,6 +427,8 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     fn end_commit_if_over(&mut self, now: Nanos) {
         let Some(batch) = self.commits.batch.take_if(|batch| batch.is_over()) else { return };
+        debug_assert!(self.commits.dirty_bytes >= batch.dirty_bytes, "bytes stay dirty until a commit ends");
+        debug_assert!(batch.disk_ok || !batch.settled, "a disk that failed settled nothing");
         if batch.settled {
             self.commits.dirty_bytes -= batch.dirty_bytes;
         }

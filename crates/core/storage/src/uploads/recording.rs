@@ -56,12 +56,14 @@ impl Recording {
     /// Bytes received in excess of the rate are not part of it.
     pub(super) fn begin_block(&mut self, ready_bytes: u64, now: Nanos) {
         let RecordingTerms { place, .. } = self.terms;
+        debug_assert!(self.due_bytes == 0, "a block joins no batch that has begun");
         self.deadline = self.next_block.saturating_add(place.within);
         let next = place.next(now.saturating_sub(HANDED_OVER));
         let blocks = next.saturating_sub(self.next_block).0 / place.period.0.max(1);
         let promised = self.terms.block_bytes().saturating_mul(blocks);
         self.due_bytes = promised.min(ready_bytes);
         self.excess_bytes = ready_bytes - self.due_bytes;
+        debug_assert!(next > self.next_block, "a block is due once");
         self.next_block = next;
     }
 }
