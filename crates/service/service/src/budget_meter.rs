@@ -44,31 +44,34 @@ struct HolderMeters {
 impl BudgetMeters {
     /// Lets something pass that is paid for in `cost`. Returns the time until it is to pass.
     pub(crate) fn pass(&self, key: &BudgetKey, metered: Metered, cost: Duration, now: Instant) -> Duration {
-        self.with(key, metered, now, |paid_until| {
-            *paid_until = (*paid_until).max(now) + cost;
-            paid_until.saturating_duration_since(now + AHEAD_MAX)
-        })
+        let mut holders = lock(&self.0);
+        let paid_until = meters_of(&mut holders, key, now).of(metered);
+        *paid_until = (*paid_until).max(now) + cost;
+        paid_until.saturating_duration_since(now + AHEAD_MAX)
     }
 
-    /// As [`BudgetMeters::pass`], if it may pass now; else the time until it may.
-    pub(crate) fn pass_now(
+    /// Lets something pass the meters of all these holders, if each lets it pass now; else none, and gives the first that does not, with the time
+    /// until it would.
+    pub(crate) fn pass_now<'a>(
         &self,
-        key: &BudgetKey,
         metered: Metered,
-        cost: Duration,
+        costs: &[(&'a BudgetKey, Duration)],
         now: Instant,
-    ) -> Result<(), Duration> {
-        self.with(key, metered, now, |paid_until| {
-            let then = (*paid_until).max(now) + cost;
+    ) -> Result<(), (&'a BudgetKey, Duration)> {
+        let mut holders = lock(&self.0);
+        for (key, cost) in costs {
+            let paid_until = (*meters_of(&mut holders, key, now).of(metered)).max(now);
             // One always passes a meter that is not ahead, whatever it costs.
-            match then.saturating_duration_since(now + AHEAD_MAX.max(cost)) {
-                Duration::ZERO => {
-                    *paid_until = then;
-                    Ok(())
-                }
-                wait => Err(wait),
+            let wait = (paid_until + *cost).saturating_duration_since(now + AHEAD_MAX.max(*cost));
+            if !wait.is_zero() {
+                return Err((key, wait));
             }
-        })
+        }
+        for (key, cost) in costs {
+            let paid_until = meters_of(&mut holders, key, now).of(metered);
+            *paid_until = (*paid_until).max(now) + *cost;
+        }
+        Ok(())
     }
 
     /// By how much a meter is ahead of the clock: the part of a second that is used up.
@@ -77,18 +80,21 @@ impl BudgetMeters {
         let paid_until = holders.get_mut(key).map(|meters| *meters.of(metered));
         paid_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
+}
 
-    fn with<T>(&self, key: &BudgetKey, metered: Metered, now: Instant, pass: impl FnOnce(&mut Instant) -> T) -> T {
-        let mut holders = lock(&self.0);
-        if let Some(meters) = holders.get_mut(key) {
-            return pass(meters.of(metered));
-        }
+/// The meters of a holder; new ones take the place of those that are paid for.
+fn meters_of<'a>(
+    holders: &'a mut HashMap<BudgetKey, HolderMeters>,
+    key: &BudgetKey,
+    now: Instant,
+) -> &'a mut HolderMeters {
+    if !holders.contains_key(key) {
         if holders.len() > KEPT_MIN {
             holders.retain(|_, meters| meters.is_ahead(now));
         }
-        let new = HolderMeters { download: now, upload: now, requests: now };
-        pass(holders.entry(key.clone()).or_insert(new).of(metered))
+        holders.insert(key.clone(), HolderMeters { download: now, upload: now, requests: now });
     }
+    holders.get_mut(key).expect("it is there")
 }
 
 impl HolderMeters {
@@ -124,12 +130,26 @@ mod tests {
     #[test]
     fn requests_beyond_their_number_learn_when_one_passes() {
         let (meters, now, key) = (BudgetMeters::default(), Instant::now(), BudgetKey::Token(1));
-        let ask = |at: Duration| meters.pass_now(&key, Metered::Requests, MS(250), now + at);
+        let ask =
+            |at: Duration| meters.pass_now(Metered::Requests, &[(&key, MS(250))], now + at).map_err(|(_, wait)| wait);
         assert_eq!([ask(MS(0)), ask(MS(0)), ask(MS(0)), ask(MS(0))], [Ok(()); 4]);
         assert_eq!(
             [ask(MS(0)), ask(MS(100)), ask(MS(250)), ask(MS(250))],
             [Err(MS(250)), Err(MS(150)), Ok(()), Err(MS(250))]
         );
+    }
+
+    #[test]
+    fn a_meter_is_not_charged_for_bytes_that_another_one_refuses() {
+        let (meters, now) = (BudgetMeters::default(), Instant::now());
+        let (own, groups) = (BudgetKey::Token(1), BudgetKey::Token(2));
+        let ask = |costs: &[_]| {
+            meters.pass_now(Metered::Download, costs, now).map_err(|(key, wait): (&BudgetKey, _)| (key.clone(), wait))
+        };
+        assert_eq!(ask(&[(&groups, MS(1000))]), Ok(()));
+        assert_eq!(ask(&[(&own, MS(600)), (&groups, MS(300))]), Err((groups.clone(), MS(300))));
+        assert_eq!(meters.ahead(&own, Metered::Download, now), MS(0));
+        assert_eq!(ask(&[(&own, MS(600))]), Ok(()));
     }
 
     #[test]

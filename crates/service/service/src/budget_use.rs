@@ -32,20 +32,14 @@ pub fn count_request<R: RightKind>(
     client: Client,
 ) -> Result<(), BudgetRefusal> {
     let Some(budgets) = service.accounts.budgets() else { return Ok(()) };
-    for key in service.charged(permit, client).iter() {
-        let Some(most) = budgets.limits(key).requests else { continue };
-        let cost = Duration::from_secs(1) / u32::try_from(most).unwrap_or(u32::MAX).max(1);
-        let passed = service.meters.pass_now(key, Metered::Requests, cost, Instant::now());
-        passed.map_err(|wait| BudgetRefusal {
-            budget: key.clone(),
-            limit: BudgetLimit::Requests,
-            most,
-            used: most,
-            more: 1,
-            frees_in: Some(Nanos::from(wait)),
-        })?;
-    }
-    Ok(())
+    let charged = service.charged(permit, client);
+    let most = |key| budgets.limits(key).requests;
+    let cost = |most| Duration::from_secs(1) / u32::try_from(most).unwrap_or(u32::MAX).max(1);
+    let costs: Vec<_> = charged.iter().filter_map(|key| Some((key, cost(most(key)?)))).collect();
+    service.meters.pass_now(Metered::Requests, &costs, Instant::now()).map_err(|(key, wait)| {
+        let (limit, most) = (BudgetLimit::Requests, most(key).unwrap_or_default());
+        BudgetRefusal { budget: key.clone(), limit, most, used: most, more: 1, frees_in: Some(Nanos::from(wait)) }
+    })
 }
 
 /// True if bytes of best effort in this direction wait for a budget.
@@ -64,10 +58,9 @@ pub(crate) async fn wait_for(service: &MediaService, charged: &ChargedBudgets, m
 
 /// The bytes that a stream is sent ahead of its rate: all of `bytes`, or none where its budgets have no room for them now.
 pub(crate) fn ahead(service: &MediaService, charged: &ChargedBudgets, bytes: u64) -> u64 {
-    let now = Instant::now();
-    let mut costs = costs(service, charged, Metered::Download, bytes);
-    let passes = costs.all(|(key, cost)| service.meters.pass_now(key, Metered::Download, cost, now).is_ok());
-    if passes { bytes } else { 0 }
+    let costs: Vec<_> = costs(service, charged, Metered::Download, bytes).collect();
+    let passed = service.meters.pass_now(Metered::Download, &costs, Instant::now());
+    if passed.is_ok() { bytes } else { 0 }
 }
 
 /// Charges bytes of best effort to their budgets. Returns the time until they may pass.
