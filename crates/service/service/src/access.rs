@@ -113,8 +113,9 @@ impl fmt::Display for RightUses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
             Right::Read => "reads",
-            Right::Write | Right::Delete | Right::Administer => "writes",
+            Right::Write | Right::Delete => "writes",
             Right::Share => "shares",
+            Right::Administer => "administrative calls",
         })
     }
 }
@@ -478,6 +479,8 @@ mod tests {
         for principal in [Principal::Local, FAR] {
             assert_eq!(judged::<ToWrite>(&ada, &principal, "/a"), Err(Denied::UserNeeded(writes)));
         }
+        let refused = judged::<ToAdminister>(&ada, &user("eve"), "/").map_err(|denied| denied.to_string());
+        assert_eq!(refused, Err("this user has no right to such administrative calls here".to_owned()));
         assert_eq!(judged::<ToWrite>(&ada, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
         assert_eq!(judged::<ToDelete>(&ada, &user("ada"), "/a"), Ok(Some("ada".to_owned())));
         assert_eq!(judged::<ToWrite>(&ada, &user("eve"), "/a"), Err(Denied::NoRight(writes)), "she was removed");
