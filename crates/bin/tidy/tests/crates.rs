@@ -99,6 +99,43 @@ fn the_oldest_compiler_is_the_one_it_is_built_with() {
     }
 }
 
+/// The fuzzer is a workspace of its own, and built at night only: its lock names all that our crates are built from, in the same versions.
+#[test]
+fn the_lock_of_the_fuzzer_agrees_with_that_of_the_workspace() {
+    let (workspace, fuzzer, crates) = (locked("Cargo.lock"), locked("fuzz/Cargo.lock"), dependencies());
+    let mut problems = Vec::new();
+    for ((name, version), (is_ours, edges)) in &fuzzer {
+        let is_shared = workspace.keys().any(|(other, _)| other == name);
+        if is_shared && !workspace.contains_key(&(name.clone(), version.clone())) {
+            problems.push(format!("`{name}` {version} is no version of the workspace"));
+        }
+        let built_from = crates.get(name).filter(|_| *is_ours).map(|found| found.ours.union(&found.outside));
+        for edge in built_from.into_iter().flatten().filter(|edge| !edges.contains(*edge)) {
+            problems.push(format!("`{name}` is locked without `{edge}`"));
+        }
+    }
+    assert!(fuzzer.len() > 50, "{} packages are not all", fuzzer.len());
+    if !problems.is_empty() {
+        problems.push("cp Cargo.lock fuzz/ && cd fuzz && cargo metadata --format-version 1 >/dev/null".to_owned());
+    }
+    report(&problems);
+}
+
+/// The packages of a lock, by name and version: whether each is ours, and the names of those that it is built from.
+fn locked(path: &str) -> BTreeMap<(String, String), (bool, BTreeSet<String>)> {
+    let text = read(path);
+    let packages = text.split("[[package]]").skip(1).map(|package| {
+        let value = |key: &str| {
+            let line = package.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+            line.trim_matches(['=', ' ', '"']).to_owned()
+        };
+        let edges = package.lines().filter_map(|line| line.strip_prefix(" \"")?.split([' ', '"']).next());
+        let is_ours = value("source").is_empty();
+        ((value("name"), value("version")), (is_ours, edges.map(str::to_owned).collect()))
+    });
+    packages.collect()
+}
+
 /// Dependencies that the table of docs/ARCHITECTURE.md allows one crate.
 struct Row {
     /// Counted from the top of the table.
