@@ -228,10 +228,9 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
     }
 
-    /// An upload begins: `file` is there, with `written` bytes from an earlier one, a multiple of `DIRECT_ALIGN`. If it breaks off, the
+    /// An upload begins: `file` is there, with `written` bytes from an earlier one, a multiple of `DIRECT_ALIGN` unless no more come. If it breaks off, the
     /// bytes received are published if `keep`.
     pub fn begin(&mut self, file: F, recording: Option<RecordingTerms>, keep: bool, written: u64) -> UploadId {
-        debug_assert!(written.is_multiple_of(limits::DIRECT_ALIGN), "only whole direct writes are continued");
         let id = UploadId(self.next_upload);
         self.next_upload += 1;
         let upload = UploadState {
