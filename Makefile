@@ -81,7 +81,7 @@ uninstall: ## remove what `make install` and `make install-lab` put there; setti
 deb: build ## make a Debian package of the built programs: target/deb/isocast_….deb
 	@scripts/deb $(PROFILE)
 
-test-deb: build ## install, upgrade, remove and purge that package in a fresh Debian 12, as root
+test-deb: build ## install, upgrade, downgrade, remove and purge that package in a fresh Debian 12, as root
 	@scripts/setup --bare
 	@scripts/test-deb $(PROFILE)
 
