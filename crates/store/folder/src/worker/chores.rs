@@ -154,6 +154,21 @@ impl Chores {
         }
     }
 
+    /// Takes the recording up next that was to have this path.
+    pub(super) fn recover(
+        &mut self,
+        folders: &Folders,
+        (root, path): (usize, &ContentPath),
+        reply: ChangeReply<Published>,
+    ) {
+        match left_behind(folders, root, path) {
+            Ok((folder, hidden)) => {
+                self.add(ChoreStep::Recording { root, path: path.clone(), folder, hidden, reply });
+            }
+            Err(error) => reply.send(Err(error)),
+        }
+    }
+
     /// Does one step. Returns the recordings that it found left by a crash.
     pub(super) fn step(&mut self, folders: &Folders) -> Vec<LeftRecording> {
         if self.free_some(folders) { Vec::new() } else { self.look_on(folders) }
@@ -308,6 +323,22 @@ impl Chores {
             self.removed.swap_remove(place);
         }
         true
+    }
+}
+
+/// The hidden name of a recording that was to have this path, with its folder.
+fn left_behind(folders: &Folders, root: usize, path: &ContentPath) -> Result<(OpenFolder, String), StoreError> {
+    let Some((parent, own)) = path.split() else { return Err(StoreError::IsDirectory) };
+    let folder = folders.folder(root, &parent)?;
+    loop {
+        let names = folder.names(Leftovers::Given)?;
+        if names.is_empty() {
+            return Err(StoreError::NotFound);
+        }
+        let is_it = |name: &&str| leftover(name, our_run()) == Some(Leftover::Keep(own));
+        if let Some(hidden) = names.iter().filter_map(|name| name.to_str()).find(is_it) {
+            return Ok((folder, hidden.to_owned()));
+        }
     }
 }
 

@@ -8,16 +8,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::pread;
 use units::limits;
 
-use crate::open_folder::{Leftovers, OpenFolder};
 use crate::root::Identity;
-use storage::leftover::{Leftover, leftover};
 use store::buffers::{count, index};
-use store::hidden::our_run;
 use store::operation::ChangeReply;
-use store::{ContentPath, Published, StoreError};
+use store::{ContentPath, Published};
 
 use super::Worker;
-use super::chores::ChoreStep;
 use super::temporary::TemporaryFile;
 use super::upload::UploadTarget;
 
@@ -58,28 +54,7 @@ impl Worker {
             target.reply = Some(reply);
             return;
         }
-        match self.left_behind(root, path) {
-            Ok((folder, hidden)) => {
-                self.chores.add(ChoreStep::Recording { root, path: path.clone(), folder, hidden, reply });
-            }
-            Err(error) => reply.send(Err(error)),
-        }
-    }
-
-    /// The hidden name of a recording that was to have this path, with its folder.
-    fn left_behind(&self, root: usize, path: &ContentPath) -> Result<(OpenFolder, String), StoreError> {
-        let Some((parent, own)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let folder = self.folders.folder(root, &parent)?;
-        loop {
-            let names = folder.names(Leftovers::Given)?;
-            if names.is_empty() {
-                return Err(StoreError::NotFound);
-            }
-            let is_it = |name: &&str| leftover(name, our_run()) == Some(Leftover::Keep(own));
-            if let Some(hidden) = names.iter().filter_map(|name| name.to_str()).find(is_it) {
-                return Ok((folder, hidden.to_owned()));
-            }
-        }
+        self.chores.recover(&self.folders, (root, path), reply);
     }
 
     /// Hands a recording to the next commit. Where there are too many uploads, the next look finds it.
