@@ -729,6 +729,29 @@ mod tests {
     }
 
     #[test]
+    fn a_commit_names_the_uploads_without_a_journal_that_may_be_synced_beside_each_other() {
+        let mut uploads: Uploads<InOnePiece, ()> = Uploads::new(DiskId(0));
+        let ids = [0; 3].map(|_| {
+            let id = uploads.begin(InOnePiece, None, false, 0);
+            uploads.received(id, CHUNK);
+            write(&mut uploads, id, CHUNK, SECOND);
+            uploads.finish(id);
+            id
+        });
+        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
+        assert!(uploads.secured_alone().is_empty(), "no commit is under way");
+        assert_eq!(uploads.granted(commit, SECOND), Granted::Commit);
+        assert_eq!(uploads.secured_alone(), ids.map(|id| (id, CHUNK)));
+        while !matches!(uploads.next_part(), Some(CommitPart::SyncName(_))) {
+            assert!(uploads.synced_alone().len() < ids.len(), "all have their names first");
+            uploads.part_done(Ok(()), SECOND);
+        }
+        assert_eq!((uploads.secured_alone(), uploads.synced_alone()), (Vec::new(), ids.to_vec()));
+        ids.iter().for_each(|_| uploads.part_done(Ok(()), SECOND));
+        assert!(uploads.next_part().is_none() && uploads.synced_alone().is_empty());
+    }
+
+    #[test]
     fn bytes_of_a_failed_commit_are_due_with_the_next_block() {
         let (mut uploads, id) = recording();
         uploads.received(id, CHUNK);

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use units::{Nanos, UploadId};
 
-use super::{GrantUse, JournalId, UploadFailure, UploadFile, UploadLife, Uploads};
+use super::{GrantUse, JournalId, UploadFailure, UploadFile, UploadLife, UploadState, Uploads};
 use crate::grant::StoreWork;
 
 /// Growth of the bytes in the drive's cache after which they are reported again.
@@ -374,6 +374,28 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
         let upload = self.commits.written_last.filter(|upload| self.uploads.contains_key(upload));
         batch.to_flush.then_some(CommitPart::Flush { upload })
+    }
+
+    /// The uploads without a journal that the commit under way still has to secure, with the lengths of their contents: the caller may
+    /// secure them beside each other, ahead of their parts.
+    #[must_use]
+    pub fn secured_alone(&self) -> Vec<(UploadId, u64)> {
+        let waiting = self.commits.batch.iter().flat_map(|batch| &batch.to_secure);
+        let length = |id: &UploadId| match self.uploads.get(id) {
+            Some(UploadState { file, life: UploadLife::Written(length), .. }) if file.journal().is_none() => {
+                Some((*id, *length))
+            }
+            _ => None,
+        };
+        waiting.filter_map(length).collect()
+    }
+
+    /// The uploads without a journal whose names the commit under way still has to sync: as [`Uploads::secured_alone`], but the outcome is
+    /// one for all, since a sync may find nothing left to do where another one failed.
+    #[must_use]
+    pub fn synced_alone(&self) -> Vec<UploadId> {
+        let named = self.commits.batch.iter().flat_map(|batch| &batch.to_sync).map(|change| change.of);
+        named.filter(|id| self.file(*id).is_some_and(|file| file.journal().is_none())).collect()
     }
 
     /// The part that [`Uploads::next_part`] gave last is done, or could not be. An upload that could not be secured,

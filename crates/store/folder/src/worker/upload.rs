@@ -72,6 +72,9 @@ pub(crate) struct UploadTarget {
     tail: Option<(u64, Vec<u8>)>,
     /// A crash left it.
     pub(super) after_restart: bool,
+    /// Outcome of its part of the commit under way, if it came with another's: its bytes, and its name.
+    pub(super) secured: Option<Result<(), Errno>>,
+    pub(super) synced: Option<Result<(), Errno>>,
 }
 
 impl UploadFile for UploadTarget {
@@ -119,6 +122,8 @@ impl UploadTarget {
             gathered: None,
             tail: None,
             after_restart: false,
+            secured: None,
+            synced: None,
         }
     }
 
