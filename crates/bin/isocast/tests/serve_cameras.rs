@@ -187,7 +187,8 @@ fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
         ("1bit/s", 400, "rate="),
         ("0", 400, "rate="),
         ("900G", 503, "grantable_bps"),
-        ("4M&durable=1s", 400, "durable= is at least"),
+        ("4M&durable=1s", 400, "durable= of a recording is from"),
+        ("4M&durable=61m", 400, "durable= of a recording is from"),
     ] {
         let answer = server.put(&format!("/media/cam.ts?rate={rate}"), "", b"x");
         assert_eq!((answer.status, answer.text().contains(reason)), (status, true), "{rate}: {}", answer.text());

@@ -10,6 +10,9 @@ use units::{BitRate, LinkId, Nanos};
 use crate::connections::ConnectionLimits;
 use crate::quota::QuotaConfig;
 
+/// Longest part of a recording that may be missing, of a setting and of a request: more is a mistake in its unit. Chosen.
+pub const RECORDING_DURABLE_MAX: Nanos = Nanos::from_secs(3600);
+
 /// Settings of the service.
 #[derive(Debug, Clone)]
 pub struct ServiceConfig {

@@ -18,6 +18,7 @@ use crate::access::{Permit, ToDelete, ToWrite};
 use crate::budget_meter::Metered;
 use crate::budget_use::{self, StoredClaim};
 use crate::budgets::ChargedBudgets;
+use crate::config::RECORDING_DURABLE_MAX;
 use crate::content_writer::ContentWriter;
 use crate::contents::{
     ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError, StoredItem, UploadClass, UploadRequest,
@@ -243,7 +244,7 @@ async fn begin_recording(
     let link = service.link_in(client.local);
     let durable = durable_of(service, request);
     let least = service.config().recording_durable_min;
-    if durable < least {
+    if !(least..=RECORDING_DURABLE_MAX).contains(&durable) {
         return Err(IngestError::Durable(least));
     }
     let (mut refused, mut read_only): (Option<Shortage>, _) = (None, StoreError::ReadOnly);

@@ -4,6 +4,7 @@ use units::Nanos;
 
 use crate::account_changes::ChangeError;
 use crate::budgets::BudgetRefusal;
+use crate::config::RECORDING_DURABLE_MAX;
 use crate::contents::StoreError;
 use crate::file_names::PatternError;
 use crate::pipeline::StageError;
@@ -40,8 +41,10 @@ pub enum IngestError {
     /// No names can be made of a pattern.
     #[error(transparent)]
     Names(#[from] PatternError),
-    /// No recording is durable so soon; with how soon one is.
-    #[error("durable= is at least {0} here: three rounds of the disk's schedule")]
+    /// No recording is durable so soon, or may be so late; with the least time.
+    #[error(
+        "durable= of a recording is from {0}, three rounds of the disk's schedule here, to {RECORDING_DURABLE_MAX}"
+    )]
     Durable(Nanos),
     /// Another client sends a recording of this name.
     #[error("a recording of this name is being sent by another client; two cameras need two names")]

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use kernel::EngineChoice;
 use service::budgets::{BudgetLimits, BudgetScope};
-use service::config::WhenFull;
+use service::config::{RECORDING_DURABLE_MAX, WhenFull};
 use service::quota::QuotaConfig;
 use snmp::AgentxAddress;
 use units::{BitRate, ByteCount, Nanos};
@@ -352,7 +352,7 @@ impl Config {
         let settings_ref = &mut settings;
         let schedule = ScheduleConfig::take(settings_ref);
         let durable_min = schedule.recording_durable_min();
-        let durable_span = span_between(durable_min, Nanos::from_secs(3600));
+        let durable_span = span_between(durable_min, RECORDING_DURABLE_MAX);
         let volumes: Vec<_> = settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect();
         if volumes.iter().any(Vec::is_empty) {
             settings_ref
