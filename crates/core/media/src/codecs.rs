@@ -2,7 +2,7 @@
 //!
 //! Promise: a code that is not known names none. Not here: the places at which containers have these codes (each container's module).
 
-use crate::rate::named;
+use crate::named::named;
 
 named! {
     /// A format of pictures, sound or text.

@@ -20,6 +20,7 @@ mod input;
 mod matroska;
 mod mp4;
 mod mpegts;
+mod named;
 mod ogg;
 mod places;
 mod rate;

@@ -3,6 +3,7 @@
 use units::{BitRate, Nanos};
 
 use crate::codecs::CodecSet;
+use crate::named::named;
 
 /// The constant rate at which a content can be played without a stall, and the bytes needed before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,34 +36,6 @@ pub(super) fn mean(bytes: u64, time: Nanos) -> BitRate {
     let bits = u128::from(bytes) * 8_000_000_000 / u128::from(time.0.max(1));
     BitRate(u64::try_from(bits).unwrap_or(u64::MAX))
 }
-
-/// Declares an enum with named variants, as JSON and people read them.
-macro_rules! named {
-    ($(#[$meta:meta])* $kind:ident { $($(#[$doc:meta])* $variant:ident = $name:literal,)* }) => {
-        $(#[$meta])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        pub enum $kind { $($(#[$doc])* $variant,)* }
-
-        impl $kind {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// Its name, in lower case with hyphens.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// The one with this name.
-            #[must_use]
-            pub fn from_name(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|one| one.name() == name)
-            }
-        }
-    };
-}
-
-pub(crate) use named;
 
 named! {
     /// The containers and formats of sound for which a rate can be found.
