@@ -138,7 +138,7 @@ fn alarms(objects: &mut MibObjects, alarms: Vec<Alarm>) {
             AlarmSeverity::Serious => 1,
             AlarmSeverity::Advice => 2,
         };
-        let [kind, about, text] = [alarm.kind, alarm.about, alarm.text].map(MibValue::Text);
+        let [kind, about, text] = [alarm.cause.kind().to_owned(), alarm.about, alarm.text].map(MibValue::Text);
         add_row(objects, ALARMS, row, [MibValue::Integer(severity), kind, about, text]);
     }
 }

@@ -3,23 +3,171 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::DiskFailure;
+
 /// A thing that is wrong now and lasts (`GET /api/v1/alarms`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Alarm {
     /// How much it matters.
     pub severity: AlarmSeverity,
-    /// `volume_disk`, `volume_missing`, `volume_damaged`, `volume_scrub`, `disk_failing`, `disk_assumed`, `folder_away`, `quota_full`, `full_soon`,
-    /// `job_failed`, `webhook_waiting`, `webhook_ended`, `certificate_expired`, `certificate_expires`, `certificate_refused` or
-    /// `configuration_refused`.
-    pub kind: String,
+    /// Its cause: `kind`, and the members of that kind.
+    #[serde(flatten)]
+    pub cause: AlarmCause,
     /// The name of the volume, disk, folder, job or webhook, the certificate's file, or `configuration`.
     pub about: String,
-    /// Its state, and the next step.
+    /// Its state, and the next step, in English.
     pub text: String,
     /// The effect of its cause.
     pub why: String,
     /// The command that shows or mends it.
     pub remedy: String,
+}
+
+/// The cause of an alarm: its kind, and the figures of its text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum AlarmCause {
+    /// A disk of a volume is not as it should be.
+    VolumeDisk {
+        /// Its number in the volume.
+        disk: u64,
+        /// Its path, if it is known.
+        path: Option<String>,
+        /// Its state.
+        state: VolumeDiskAlarm,
+        /// The error that led to it, if one did.
+        error: Option<String>,
+    },
+    /// Contents lie in part on a disk that is not there.
+    VolumeMissing {
+        /// Contents.
+        contents: u64,
+    },
+    /// Contents, or copies, are wrong and stay so.
+    VolumeDamaged {
+        /// Contents that are damaged in every copy.
+        contents: u64,
+        /// Copies that the last scrub could not make right, where no content is damaged in every copy.
+        copies: u64,
+    },
+    /// A volume is not scrubbed, or not whole.
+    VolumeScrub {
+        /// Time since the last scrub; none if there was none.
+        since_seconds: Option<u64>,
+        /// Contents of which the last one could not read all copies.
+        contents_unknown: u64,
+    },
+    /// A disk gets nothing new.
+    DiskFailing {
+        /// The failure.
+        failure: DiskFailure,
+        /// Reads and writes that failed.
+        errors: u64,
+    },
+    /// The figures of a disk are not measured.
+    DiskAssumed {
+        /// The reason.
+        doubt: String,
+    },
+    /// A folder is another one than at the start.
+    FolderAway,
+    /// A quota refuses uploads, or is about to.
+    QuotaFull {
+        /// Its part in use.
+        percent: u64,
+    },
+    /// A disk, volume or quota will be full, or is.
+    FullSoon {
+        /// `disk`, `volume` or `quota`.
+        of: String,
+        /// Room that is left; none if it is full.
+        free_bytes: Option<u64>,
+        /// Time until then.
+        left_seconds: u64,
+        /// Span over which its rate was seen.
+        seen_seconds: u64,
+        /// Bytes by which the room shrinks in a day.
+        bytes_per_day: u64,
+    },
+    /// The last run of a job failed.
+    JobFailed {
+        /// The reason, if one is known.
+        reason: Option<String>,
+    },
+    /// Events wait for their delivery.
+    WebhookWaiting {
+        /// Events.
+        events: u64,
+        /// The last error.
+        error: String,
+    },
+    /// The receiver wants no more events.
+    WebhookEnded {
+        /// Its answer.
+        error: String,
+    },
+    /// A certificate is not valid any more.
+    CertificateExpired,
+    /// A certificate is not valid much longer.
+    CertificateExpires {
+        /// Time until then.
+        left_seconds: u64,
+    },
+    /// A new certificate is not put in force.
+    CertificateRefused {
+        /// The reason.
+        problem: String,
+    },
+    /// A changed configuration is not put in force.
+    ConfigurationRefused {
+        /// The reason.
+        problem: String,
+    },
+}
+
+impl AlarmCause {
+    /// The name of its kind.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::VolumeDisk { .. } => "volume_disk",
+            Self::VolumeMissing { .. } => "volume_missing",
+            Self::VolumeDamaged { .. } => "volume_damaged",
+            Self::VolumeScrub { .. } => "volume_scrub",
+            Self::DiskFailing { .. } => "disk_failing",
+            Self::DiskAssumed { .. } => "disk_assumed",
+            Self::FolderAway => "folder_away",
+            Self::QuotaFull { .. } => "quota_full",
+            Self::FullSoon { .. } => "full_soon",
+            Self::JobFailed { .. } => "job_failed",
+            Self::WebhookWaiting { .. } => "webhook_waiting",
+            Self::WebhookEnded { .. } => "webhook_ended",
+            Self::CertificateExpired => "certificate_expired",
+            Self::CertificateExpires { .. } => "certificate_expires",
+            Self::CertificateRefused { .. } => "certificate_refused",
+            Self::ConfigurationRefused { .. } => "configuration_refused",
+        }
+    }
+}
+
+/// States of a volume's disk that are alarms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum VolumeDiskAlarm {
+    /// It has wrong copies, and the right ones may be on a disk that is away.
+    WrongCopiesOtherAway,
+    /// It has wrong copies that could not be written anew.
+    WrongCopies,
+    /// It is being filled.
+    Filling,
+    /// It is out: other copies are read.
+    Out,
+    /// It was not there at the start.
+    Missing,
+    /// It takes no writes.
+    ReadOnly,
+    /// It failed, and the volume takes no changes.
+    Failed,
 }
 
 /// How much an alarm matters.

@@ -21,7 +21,9 @@ pub use accounts::{
     NewPassword, NewReservation, NewToken, PasswordLogin, ReservationEntry, ReservationPhase, RightWord, TokenEntry,
     TokenText,
 };
-pub use alarms::{Alarm, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals};
+pub use alarms::{
+    Alarm, AlarmCause, AlarmSeverity, Forecast, QuotaStatus, RemovableContent, Removals, VolumeDiskAlarm,
+};
 pub use budget::{BudgetAmounts, BudgetStatus};
 pub use certificate::CertificateStatus;
 pub use link::{LinkDirection, LinkStatus};
@@ -198,8 +200,61 @@ pub struct StreamExplanation {
     pub place: Option<StreamPlace>,
     /// The budgets that it is charged to.
     pub budgets: Vec<String>,
-    /// All of it in sentences.
+    /// All of it in English sentences.
     pub reasons: Vec<String>,
+    /// The facts that these sentences state, in the same order.
+    #[serde(default)]
+    pub facts: Vec<StreamFact>,
+}
+
+/// A fact about the rate or the delay of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "fact", rename_all = "snake_case")]
+pub enum StreamFact {
+    /// It waits for its admission.
+    Waits,
+    /// It has no rate: it gets what the streams with a rate leave.
+    NoRate,
+    /// There was no room at its rate, and its path is configured for best effort then.
+    NoRoom {
+        /// The source of that rate.
+        from: RateOrigin,
+    },
+    /// A newer stream of its viewer took its rate over.
+    PassedOn {
+        /// The rate.
+        rate_bps: u64,
+        /// The newer stream.
+        to: u64,
+    },
+    /// It has lost its rate until it is read again and there is room.
+    Lost {
+        /// The rate.
+        rate_bps: u64,
+    },
+    /// Its rate is reserved.
+    Reserved {
+        /// The rate.
+        rate_bps: u64,
+        /// The source of it.
+        from: RateOrigin,
+    },
+    /// Its place, by age, among the streams with a rate on its disk: if that becomes too slow for all, the youngest end.
+    Placed(StreamPlace),
+    /// Its client takes nothing.
+    ClientHolds,
+    /// Bytes are due that its disk has not read.
+    DiskHolds {
+        /// Observed over predicted service time of the disk.
+        slowdown: f64,
+    },
+    /// Nothing holds it up; its sender was ahead of its rate.
+    Ahead,
+    /// Nothing holds it up.
+    OnTime {
+        /// Ticks that were late.
+        misses: u64,
+    },
 }
 
 /// The source of a stream's rate.

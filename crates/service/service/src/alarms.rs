@@ -1,20 +1,21 @@
 //! Alarms: everything that is wrong now and lasts, in one list.
 //!
 //! Promise: `/api/v1/alarms`, `/ready`, `/metrics`, `isocast top` and `isocast doctor` show this list and judge nothing themselves; an
-//! alarm names the thing, its state, its effect, and the next step. Not here: the moment at which each of them began (`events`).
+//! alarm names the thing, its state, its effect, and the next step. Not here: its words (`alarm_texts`, `remedies`), the moment at which it
+//! began (`events`).
 
 use std::time::SystemTime;
 
 use api::{
-    Alarm, AlarmSeverity, CertificateStatus, Disk, DiskFailure, FolderStatus, Forecast, JobOutcome, JobStatus,
-    QuotaStatus, VolumeStatus, WebhookStatus,
+    Alarm, AlarmCause, AlarmSeverity, CertificateStatus, Disk, FolderStatus, Forecast, JobOutcome, JobStatus,
+    QuotaStatus, VolumeDiskAlarm, VolumeStatus, WebhookStatus,
 };
-use units::ByteCount;
 
 use crate::access::{Permit, ToObserve};
+use crate::alarm_texts;
 use crate::config::LastReload;
 use crate::events::unix_seconds;
-use crate::figures;
+use crate::figures::{self, whole};
 use crate::media_service::MediaService;
 use crate::remedies::REMEDIES;
 
@@ -99,196 +100,136 @@ pub fn quotas(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<QuotaS
     service.quotas.all().iter().map(|quota| quota.status()).collect()
 }
 
-fn serious(kind: &str, about: &str, text: String) -> Alarm {
-    let remedy = REMEDIES.iter().find(|remedy| remedy.kind == kind).expect("each kind has one");
+fn alarm(severity: AlarmSeverity, about: &str, cause: AlarmCause) -> Alarm {
+    let remedy = REMEDIES.iter().find(|remedy| remedy.kind == cause.kind()).expect("each kind has one");
     Alarm {
-        severity: AlarmSeverity::Serious,
-        kind: kind.to_owned(),
+        severity,
         about: about.to_owned(),
-        text,
+        text: alarm_texts::text(&cause),
         why: remedy.why.to_owned(),
         remedy: remedy.command.to_owned(),
+        cause,
     }
 }
 
-fn advice(kind: &str, about: &str, text: String) -> Alarm {
-    Alarm { severity: AlarmSeverity::Advice, ..serious(kind, about, text) }
+fn serious(about: &str, cause: AlarmCause) -> Alarm {
+    alarm(AlarmSeverity::Serious, about, cause)
+}
+
+fn advice(about: &str, cause: AlarmCause) -> Alarm {
+    alarm(AlarmSeverity::Advice, about, cause)
 }
 
 fn of_volume(volume: &VolumeStatus) -> Vec<Alarm> {
     let name = volume.name.as_str();
     let mut all = Vec::new();
     let is_one_away = volume.disks.iter().any(|disk| matches!(disk.state.as_str(), "out" | "missing"));
-    for (number, disk) in volume.disks.iter().enumerate() {
-        let path = disk.path.as_deref().unwrap_or("unknown path");
-        let why = disk.error.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-        let text = |state: &str| format!("disk {number}, {path}, {state}{why}");
-        all.extend(match disk.state.as_str() {
-            "active" if disk.error.is_some() && is_one_away => Some(serious(
-                "volume_disk",
-                name,
-                text("has wrong copies, and the right ones may be on the disk that is away: put that back, then `isocast volume scrub`"),
-            )),
-            "active" if disk.error.is_some() => Some(serious(
-                "volume_disk",
-                name,
-                text("has wrong copies that could not be written anew: `isocast volume replace` it, or `isocast volume scrub` them"),
-            )),
-            "filling" => Some(advice("volume_disk", name, text("is being filled; until then there are fewer copies"))),
-            "out" => Some(serious(
-                "volume_disk",
-                name,
-                text("is out: everything is read from the other copies; put it back, or `isocast volume replace` it"),
-            )),
-            "missing" => Some(serious(
-                "volume_disk",
-                name,
-                text("is missing: the volume takes no changes, and its contents are not served; put it back and start again"),
-            )),
-            "read only" => Some(serious(
-                "volume_disk",
-                name,
-                text("takes no writes: `isocast volume remove` moves its contents to the others"),
-            )),
-            "failed" => Some(serious(
-                "volume_disk",
-                name,
-                text("failed: the volume takes no changes; start the server again when the disk answers"),
-            )),
-            _ => None,
-        });
+    for (number, disk) in (0..).zip(&volume.disks) {
+        let state = match disk.state.as_str() {
+            "active" if disk.error.is_some() && is_one_away => VolumeDiskAlarm::WrongCopiesOtherAway,
+            "active" if disk.error.is_some() => VolumeDiskAlarm::WrongCopies,
+            "filling" => VolumeDiskAlarm::Filling,
+            "out" => VolumeDiskAlarm::Out,
+            "missing" => VolumeDiskAlarm::Missing,
+            "read only" => VolumeDiskAlarm::ReadOnly,
+            "failed" => VolumeDiskAlarm::Failed,
+            _ => continue,
+        };
+        let severity = if state == VolumeDiskAlarm::Filling { AlarmSeverity::Advice } else { AlarmSeverity::Serious };
+        let (path, error) = (disk.path.clone(), disk.error.clone());
+        all.push(alarm(severity, name, AlarmCause::VolumeDisk { disk: number, path, state, error }));
     }
     if volume.missing_contents > 0 {
-        let text = format!("contents in part on a disk that is not there: {}", volume.missing_contents);
-        all.push(serious("volume_missing", name, text));
-    }
-    if volume.damaged_contents > 0 {
-        let text = format!(
-            "contents damaged in every copy: {}; `isocast volume scrub` names them (events `copy_lost`); store them anew",
-            volume.damaged_contents
-        );
-        all.push(serious("volume_damaged", name, text));
+        all.push(serious(name, AlarmCause::VolumeMissing { contents: volume.missing_contents }));
     }
     let lost = volume.last_scrub.as_ref().map_or(0, |scrub| scrub.copies_lost);
-    if volume.damaged_contents == 0 && lost > 0 {
-        let text = format!(
-            "copies that the last scrub could not make right: {lost}; `isocast volume scrub` names them (events `copy_lost`, `copy_unwritten`); \
-             store them anew, and scrub again"
-        );
-        all.push(serious("volume_damaged", name, text));
+    match (volume.damaged_contents, lost) {
+        (0, 0) => {}
+        (0, copies) => all.push(serious(name, AlarmCause::VolumeDamaged { contents: 0, copies })),
+        (contents, _) => all.push(serious(name, AlarmCause::VolumeDamaged { contents, copies: 0 })),
     }
     all
 }
 
 fn of_scrub(volume: &VolumeStatus, now: f64) -> Option<Alarm> {
-    let text = match volume.last_scrub.as_ref().map(|scrub| (now - scrub.ended, scrub.contents_unknown)) {
-        None if volume.contents > 0 => "it was never scrubbed: `isocast volume scrub` reads every copy".to_owned(),
-        Some((since, _)) if since > SCRUB_SECONDS => format!("it was not scrubbed for {:.0} days", since / DAY_SECONDS),
-        Some((_, unknown @ 1..)) => format!(
-            "the last scrub could not read all copies of {unknown} contents, for a disk was away: scrub again when it is back"
-        ),
-        _ => return None,
-    };
-    Some(advice("volume_scrub", &volume.name, text))
+    let (since_seconds, contents_unknown) =
+        match volume.last_scrub.as_ref().map(|scrub| (now - scrub.ended, scrub.contents_unknown)) {
+            None if volume.contents > 0 => (None, 0),
+            Some((since, _)) if since > SCRUB_SECONDS => (Some(whole(since)), 0),
+            Some((since, unknown @ 1..)) => (Some(whole(since)), unknown),
+            _ => return None,
+        };
+    Some(advice(&volume.name, AlarmCause::VolumeScrub { since_seconds, contents_unknown }))
 }
 
 fn of_disk(disk: &Disk) -> Vec<Alarm> {
-    let failure = disk.failure.map(|failure| {
-        let text = match failure {
-            DiskFailure::Erring => format!("it answers with errors ({} so far) and gets nothing new", disk.errors),
-            DiskFailure::Hung => "it does not answer and gets nothing new".to_owned(),
-        };
-        serious("disk_failing", &disk.name, text)
-    });
-    let doubt = disk.doubt.as_ref().map(|doubt| {
-        let text =
-            format!("its figures are not measured ({doubt}): it may be promised to too few streams, or to too many");
-        advice("disk_assumed", &disk.name, text)
-    });
+    let errors = disk.errors;
+    let failure = disk.failure.map(|failure| serious(&disk.name, AlarmCause::DiskFailing { failure, errors }));
+    let doubt = disk.doubt.clone().map(|doubt| advice(&disk.name, AlarmCause::DiskAssumed { doubt }));
     failure.into_iter().chain(doubt).collect()
 }
 
 fn of_folder(folder: &FolderStatus) -> Option<Alarm> {
-    let text = "it differs from the folder at the start (unmounted, renamed or removed)";
-    folder.away.then(|| serious("folder_away", &folder.path, text.to_owned()))
+    folder.away.then(|| serious(&folder.path, AlarmCause::FolderAway))
 }
 
 fn of_quota(quota: &QuotaStatus) -> Option<Alarm> {
     let percent = quota.used_bytes.saturating_mul(100) / quota.max_bytes.max(1);
     let is_full = if quota.overwrites { quota.used_bytes > quota.max_bytes } else { percent >= QUOTA_PERCENT };
-    let text = format!("{percent} % of the quota are used; uploads that do not fit are answered with 507");
-    is_full.then(|| advice("quota_full", &quota.folder, text))
+    is_full.then(|| advice(&quota.folder, AlarmCause::QuotaFull { percent }))
 }
 
 /// Serious from a day before, as the event; advice from a week before.
 fn of_forecast(forecast: &Forecast, now: f64) -> Option<Alarm> {
     let left = (forecast.full? - now).max(0.0);
-    let span = |seconds: f64| match seconds / 3600.0 {
-        hours if hours < 48.0 => format!("{hours:.0} h"),
-        hours => format!("{:.0} days", hours / 24.0),
+    let severity = match left / DAY_SECONDS {
+        ..=1.0 => AlarmSeverity::Serious,
+        ..=7.0 => AlarmSeverity::Advice,
+        _ => return None,
     };
-    let text = match forecast.bytes_per_day.filter(|_| forecast.free_bytes > 0) {
-        None => format!("the {} is full", forecast.kind),
-        Some(per_day) => format!(
-            "the {} is full in {} at the rate of the last {}, {:.1} GB a day: {} are left",
-            forecast.kind,
-            span(left),
-            span(forecast.seen_seconds),
-            per_day / 1e9,
-            ByteCount(forecast.free_bytes)
-        ),
+    let per_day = forecast.bytes_per_day.filter(|_| forecast.free_bytes > 0);
+    let cause = AlarmCause::FullSoon {
+        of: forecast.kind.clone(),
+        free_bytes: per_day.map(|_| forecast.free_bytes),
+        left_seconds: whole(left),
+        seen_seconds: whole(forecast.seen_seconds),
+        bytes_per_day: whole(per_day.unwrap_or_default()),
     };
-    match left / DAY_SECONDS {
-        ..=1.0 => Some(serious("full_soon", &forecast.name, text)),
-        ..=7.0 => Some(advice("full_soon", &forecast.name, text)),
-        _ => None,
-    }
+    Some(alarm(severity, &forecast.name, cause))
 }
 
 fn of_job(job: &JobStatus) -> Option<Alarm> {
     let last = job.last.as_ref().filter(|last| last.outcome == JobOutcome::Failed)?;
-    let why = last.reason.as_deref().unwrap_or("without a reason");
-    Some(serious("job_failed", &job.name, format!("its last run failed: {why}")))
+    Some(serious(&job.name, AlarmCause::JobFailed { reason: last.reason.clone() }))
 }
 
 fn of_webhook(webhook: &WebhookStatus) -> Option<Alarm> {
-    let error = webhook.error.as_ref()?;
-    let waiting = webhook.waiting;
-    let (kind, text) = match (webhook.ended, waiting) {
-        (true, _) => ("webhook_ended", error.clone()),
+    let error = webhook.error.clone()?;
+    let cause = match (webhook.ended, webhook.waiting) {
+        (true, _) => AlarmCause::WebhookEnded { error },
         (false, 0) => return None,
-        (false, _) => ("webhook_waiting", format!("events waiting for delivery: {waiting}; {error}")),
+        (false, events) => AlarmCause::WebhookWaiting { events, error },
     };
-    Some(serious(kind, &webhook.name, text))
+    Some(serious(&webhook.name, cause))
 }
 
 fn of_certificate(certificate: &CertificateStatus, now: f64) -> Vec<Alarm> {
     let left = certificate.expires - now;
     let end = match () {
-        () if left <= 0.0 => {
-            let text = "it has expired, clients refuse it: put a new one and its key in place of the files";
-            Some(serious("certificate_expired", &certificate.file, text.to_owned()))
-        }
+        () if left <= 0.0 => Some(serious(&certificate.file, AlarmCause::CertificateExpired)),
         () if left < EXPIRES_SOON_SECONDS => {
-            let text = format!(
-                "it expires in {:.1} days: put a new one and its key in place of the files",
-                left / DAY_SECONDS
-            );
-            Some(advice("certificate_expires", &certificate.file, text))
+            Some(advice(&certificate.file, AlarmCause::CertificateExpires { left_seconds: whole(left) }))
         }
         () => None,
     };
-    let refused = certificate.problem.as_ref().map(|problem| {
-        serious("certificate_refused", &certificate.file, format!("{problem}; the one before stays in force"))
-    });
-    end.into_iter().chain(refused).collect()
+    let refused = |problem| serious(&certificate.file, AlarmCause::CertificateRefused { problem });
+    end.into_iter().chain(certificate.problem.clone().map(refused)).collect()
 }
 
 fn of_reload(last: &LastReload) -> Option<Alarm> {
     let reason = last.refused.as_ref()?;
-    let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-    let text = format!("{reason}; the one before stays in force: mend it, and read it again (SIGHUP)");
-    Some(serious("configuration_refused", "configuration", text))
+    let problem = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    Some(serious("configuration", AlarmCause::ConfigurationRefused { problem }))
 }
 
 #[cfg(test)]
@@ -317,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn an_alarm_has_the_figures_of_its_text_as_members_beside_its_kind() {
+        let volume = volume("out", &json!(null));
+        let alarm = serde_json::to_value(&of_volume(&volume)[0]).expect("JSON");
+        let (kind, disk, state) = (&alarm["kind"], &alarm["disk"], &alarm["state"]);
+        assert_eq!((kind, disk, state), (&json!("volume_disk"), &json!(0), &json!("out")), "{alarm}");
+        assert!(alarm["text"].as_str().is_some_and(|text| text.starts_with("disk 0, /dev/sdx, is out")), "{alarm}");
+    }
+
+    #[test]
     fn wrong_copies_wait_for_the_disk_with_the_right_ones() {
         let mut status = volume("active", &json!(null));
         status.disks[0].error = Some("a copy stays wrong".to_owned());
@@ -332,7 +282,7 @@ mod tests {
         let scrub = |lost: u64| json!({ "ended": 100.0, "seen_bytes": 1, "copies_written": 0, "copies_lost": lost, "contents_unknown": 0 });
         assert_eq!(of_volume(&volume("active", &scrub(0))), []);
         let alarms = of_volume(&volume("active", &scrub(1)));
-        assert!(alarms.len() == 1 && alarms[0].kind == "volume_damaged", "{alarms:?}");
+        assert!(alarms.len() == 1 && alarms[0].cause.kind() == "volume_damaged", "{alarms:?}");
     }
 
     #[test]

@@ -367,6 +367,6 @@ pub fn history(service: &MediaService, seconds: u64, now: SystemTime, _permit: &
 
 /// Rounded; negative and not-a-number become zero.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate, as promised")]
-fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     value.round() as u64
 }

@@ -13,6 +13,7 @@ pub mod access;
 pub mod account_changes;
 pub mod accounts;
 pub mod administration;
+mod alarm_texts;
 pub mod alarms;
 pub mod budget_use;
 pub mod budgets;

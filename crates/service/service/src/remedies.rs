@@ -8,7 +8,7 @@ pub struct Remedy {
     pub kind: &'static str,
     /// The effect of its cause.
     pub why: &'static str,
-    /// The command.
+    /// The command; what else there is to say stands behind it, after three spaces and in brackets.
     pub command: &'static str,
 }
 
@@ -51,7 +51,7 @@ pub const REMEDIES: [Remedy; 16] = [
     remedy(
         "folder_away",
         "its contents are answered with 503",
-        "findmnt; the event log has `root_away` with the reason",
+        "findmnt   (the event log has `root_away` with the reason)",
     ),
     remedy(
         "quota_full",
@@ -61,17 +61,17 @@ pub const REMEDIES: [Remedy; 16] = [
     remedy(
         "full_soon",
         "uploads and recordings are refused from then on (507)",
-        "curl -s URL/api/v1/forecasts; remove contents, or have a `keep` job or a ring do so (docs/guide/jobs.md)",
+        "curl -s URL/api/v1/forecasts   (remove contents, or have a `keep` job or a ring do so: docs/guide/jobs.md)",
     ),
     remedy(
         "job_failed",
         "its task is not done until a run succeeds",
-        "curl -s URL/api/v1/jobs; the event log has `job_failed`",
+        "curl -s URL/api/v1/jobs   (the event log has `job_failed`)",
     ),
     remedy(
         "webhook_waiting",
         "its receiver does not hear of failures",
-        "curl -s URL/api/v1/webhooks; mend the receiver: events are kept for a day",
+        "curl -s URL/api/v1/webhooks   (mend the receiver: events are kept for a day)",
     ),
     remedy(
         "webhook_ended",

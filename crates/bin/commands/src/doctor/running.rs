@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use api::{Alarm, AlarmSeverity, Disk, System};
 use client::HttpClient;
-use service::remedies::REMEDIES;
 use units::{counted, real};
 
 use super::host::Examined;
@@ -104,9 +103,8 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
 }
 
 fn of_alarm(alarm: &Alarm) -> Finding {
-    let known = REMEDIES.iter().find(|remedy| remedy.kind == alarm.kind);
     let words = [alarm.text.clone(), alarm.why.clone(), alarm.remedy.clone()];
-    let about = (known.map_or("alarm", |remedy| remedy.kind), alarm.about.as_str());
+    let about = (alarm.cause.kind(), alarm.about.as_str());
     match alarm.severity {
         AlarmSeverity::Serious => serious(about, words),
         AlarmSeverity::Advice => advice(about, words),

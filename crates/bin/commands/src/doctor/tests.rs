@@ -361,15 +361,15 @@ fn the_servers_own_figures_are_looked_at() {
         (json!({ "slowdown": 2.0 }), (Serious, "slower")),
         (json!({ "lateness": [0, 2] }), (Advice, "late-blocks")),
         (
-            json!({ "alarms": [{ "severity": "serious", "kind": "volume_disk", "about": "films", "text": "disk 1 is out" }] }),
+            json!({ "alarms": [{ "severity": "serious", "kind": "volume_disk", "disk": 1, "state": "out", "about": "films", "text": "disk 1 is out" }] }),
             (Serious, "volume_disk"),
         ),
         (
-            json!({ "alarms": [{ "severity": "advice", "kind": "disk_assumed", "about": "sda", "text": "not measured" }] }),
+            json!({ "alarms": [{ "severity": "advice", "kind": "disk_assumed", "doubt": "virtual", "about": "sda", "text": "not measured" }] }),
             (Advice, "disk_assumed"),
         ),
         (
-            json!({ "alarms": [{ "severity": "serious", "kind": "configuration_refused", "about": "configuration", "text": "x.toml:3: no" }] }),
+            json!({ "alarms": [{ "severity": "serious", "kind": "configuration_refused", "problem": "no", "about": "configuration", "text": "x.toml:3: no" }] }),
             (Serious, "configuration_refused"),
         ),
     ] {

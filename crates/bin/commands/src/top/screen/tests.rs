@@ -163,7 +163,7 @@ fn advices_leave_a_small_screen_to_the_streams() {
     let mut figures = figures(streams, Instant::now());
     let advice = |disk: &str| {
         let text = "is not measured: streams are admitted by figures of another disk; ".repeat(3);
-        json!({ "severity": "advice", "kind": "disk_assumed", "about": disk, "text": text, "why": "", "remedy": "" })
+        json!({ "severity": "advice", "kind": "disk_assumed", "doubt": "virtual", "about": disk, "text": text, "why": "", "remedy": "" })
     };
     figures.alarms = ["sda", "sdb", "sdc"].map(|disk| serde_json::from_value(advice(disk)).expect("an alarm")).into();
     let mut screen = Screen::new("http://server", figures);
