@@ -429,6 +429,9 @@ test("an alarm is shown with its effect and the command that mends it", async ()
   await page.goto("about:blank");
   await page.goto(`${address}/#health`);
   for (const part of ["Serious: /mnt/a", alarm.text, alarm.why, alarm.remedy]) await until(part, () => page.evaluate((part) => document.querySelector("main").innerText.includes(part), part));
+  await page.select("header select", "ja");
+  for (const part of ["重大: /mnt/a", "起動時のフォルダーと異なります", "中のコンテンツは 503 になります", alarm.remedy]) await until(part, () => page.evaluate((part) => document.querySelector("main").innerText.includes(part), part));
+  await page.select("header select", "en");
   page.off("request", answer);
   const refuse = (request) => void (request.url().includes("/api/v1/") ? request.respond({ status: 403 }) : request.continue());
   page.on("request", refuse);
@@ -530,6 +533,22 @@ test("an administrator logs in, sees users, shares a content by a link and logs 
   await picture("access-forms");
   await page.evaluate(() => [...document.querySelectorAll("button")].find((button) => button.textContent === "Log out").click());
   await until("the form again", () => page.$("input[name=password][autocomplete=current-password]"));
+});
+
+test("a client without the right to read is told so, and led to the log-in", async () => {
+  const anonymous = async (right) => {
+    const headers = { "Content-Type": "application/json", Authorization: `Basic ${btoa("ada:a long one")}` };
+    assert.equal((await fetch(`${address}/api/v1/settings`, { method: "PATCH", headers, body: JSON.stringify({ "access.anonymous": right }) })).status, 200);
+  };
+  await anonymous("none");
+  for (const [path, place] of [["list/", "#library .notice"], ["film.mp4", "#player .notice"]]) {
+    await open(path);
+    await until("the link", () => page.$(`${place} a[href='#access']`));
+    assert.match(await page.$eval(place, (notice) => notice.innerText), /need a user's name and password/);
+  }
+  await page.click("#player .notice a[href='#access']");
+  await until("the form", () => page.$("input[name=password][autocomplete=current-password]"));
+  await anonymous(null);
 });
 
 test("the live figures tell the room and the rates, and a server that has gone is told of", async () => {

@@ -339,6 +339,15 @@ test("DASH plays, and sound that the browser does not decode is said to be missi
   await on.text("no sound is decoded", "#player");
 });
 
+test("a film whose server is killed and started again continues by itself where it broke off", async () => {
+  await on.open("#/films/film.mp4");
+  await playedBeyond(3);
+  const at = await page.$eval("video", (video) => video.currentTime);
+  await server.restart();
+  await on.until("the film", () => page.evaluate((at) => document.querySelector("#player .notice") === null && (document.querySelector("video")?.currentTime ?? 0) > at + 8, at));
+  assert.ok((await page.$eval("video", (video) => video.currentTime)) < at + 30, "it did not begin elsewhere");
+});
+
 test("a truncated and a growing film, and names with markup, 255 bytes and right to left, are told of or listed as they are", async () => {
   const whole = readFileSync(join(media, "films", "film.mp4"));
   writeFileSync(join(media, "films", "cut.mp4"), whole.subarray(0, whole.length / 3));

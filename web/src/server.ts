@@ -10,6 +10,8 @@ export type Stream = Schemas["Stream"];
 export type StreamExplanation = Schemas["StreamExplanation"];
 export type Disk = Schemas["Disk"];
 export type Alarm = Schemas["Alarm"];
+export type StreamFact = Schemas["StreamFact"];
+export type ProblemType = Schemas["Problem"]["type"];
 export type VolumeStatus = Schemas["VolumeStatus"];
 export type JobStatus = Schemas["JobStatus"];
 export type BudgetStatus = Schemas["BudgetStatus"];
@@ -35,11 +37,23 @@ export type Entry = Schemas["ListingEntry"];
 /** application/problem+json, with the members that a refusal has. Status 0: no answer. */
 export interface Problem {
   status: number;
+  type?: ProblemType;
   title?: string;
   detail?: string;
   resource?: string;
   grantable_bps?: number;
   retryAfterSeconds?: number;
+}
+
+/** True if a log-in, or another one, may help. */
+export const isDenied = ({ status }: Problem) => status === 401 || status === 403;
+
+/** The words for an alarm; `note`: those behind its command, where they stand apart. */
+export interface AlarmWords {
+  text: string;
+  why: string;
+  remedy: string;
+  note?: string;
 }
 
 /** Names of a folder that are read in one request: the first are shown while the others come. */
@@ -82,7 +96,7 @@ export async function findNames(text: string, folder: string, signal: AbortSigna
   const search = async (query: Record<string, string>) => (await ask(`api/v1/contents/search?${new URLSearchParams({ text, ...query }).toString()}`, { signal })).json() as Promise<FoundNames>;
   // Rights may begin at a folder.
   return search({}).catch((problem: Problem) => {
-    if (folder === "" || (problem.status !== 401 && problem.status !== 403)) throw problem;
+    if (folder === "" || !isDenied(problem)) throw problem;
     return search({ folder });
   });
 }
@@ -202,9 +216,4 @@ export function parsed(text: string): Partial<Problem> {
   } catch {
     return {};
   }
-}
-
-/** A problem in words. */
-export function words(problem: Problem, noAnswer: string): string {
-  return problem.status === 0 ? noAnswer : (problem.detail ?? problem.title ?? `${problem.status}`);
 }

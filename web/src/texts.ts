@@ -2,6 +2,7 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { recall, store } from "./kept";
+import type { Problem } from "./server";
 import { en } from "./texts/en";
 
 export const LANGUAGES = { en: "English", ja: "日本語" } as const;
@@ -56,4 +57,9 @@ const moments = Object.fromEntries(Object.keys(LANGUAGES).map((language) => [lan
 /** A moment in the words of the language: date and time to the minute. */
 export function moment(at: number | string): string {
   return moments[language]?.format(new Date(typeof at === "number" ? at * 1000 : at)) ?? "";
+}
+
+/** A refusal, or the lack of an answer, in the words of the language. */
+export function words(problem: Problem): string {
+  return problem.status === 0 ? t.noAnswer : t.problem(problem);
 }

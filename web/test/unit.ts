@@ -1,5 +1,6 @@
 // Unit tests of the page: what needs no browser. `npm test`, or `make test`.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { test } from "node:test";
 import * as format from "../src/format";
 import { arranged, isMedia, kindOf, playedAs, playedSeconds } from "../src/contents/kinds";
@@ -10,14 +11,14 @@ import { chaptersBeside, parseChapters } from "../src/player/chapterList";
 import { actionOf } from "../src/player/keys";
 import { keepPlace, placeOf } from "../src/player/places";
 import { ReadError, Segments } from "../src/player/segments";
-import { tracksWithin } from "../src/player/sound";
+import { soundTracksWithin } from "../src/player/sound";
 import { Stalls } from "../src/player/stalls";
 import * as subtitles from "../src/player/subtitles";
 import * as ts from "../src/player/ts";
 import { addressOf, parse } from "../src/route";
 import { fieldsOf, isOperators, newFields, valueOf } from "../src/settings/members";
 import { fromText, toText } from "../src/settings/values";
-import { list, mediaUrl, ready, type Entry, type Problem } from "../src/server";
+import { list, mediaUrl, ready, type Alarm, type Entry, type Problem, type StreamExplanation } from "../src/server";
 import { withLatest } from "../src/status/Log";
 import { en } from "../src/texts/en";
 import { ja } from "../src/texts/ja";
@@ -413,6 +414,37 @@ test("each text stands in both languages, and takes the same figures", () => {
   assert.deepEqual([en.counted(1, 1), en.counted(1, 3)], ["1 name", "1 of 3 names"]);
 });
 
+/** The names among which the server's description has a member choose: of each of its forms, or of one. */
+function namesOf(description: { components: { schemas: Record<string, unknown> } }, schema: string, member: string): string[] {
+  return JSON.stringify(description.components.schemas[schema]).split(`"${member}":`).slice(1).flatMap((rest) => (JSON.parse(/"enum":(\[[^\]]*\])/.exec(rest)?.[1] ?? "[]") as string[]));
+}
+
+test("each alarm, fact and refusal of the server has words in Japanese, and an unknown one those of the server", () => {
+  const description = JSON.parse(readFileSync("../crates/front/http/src/openapi.json", "utf8")) as Parameters<typeof namesOf>[0];
+  const japanese = /[ぁ-んァ-ン]/;
+  const english = { text: "the text", why: "the effect", remedy: "isocast x   (a note)" };
+  const kinds = namesOf(description, "AlarmCause", "kind");
+  assert.ok(kinds.includes("folder_away") && kinds.length > 15, kinds.join());
+  for (const kind of kinds) {
+    const { text, why, remedy } = ja.alarm({ ...english, severity: "advice", about: "x", kind, disk: 1, state: "out", left_seconds: 1e5, bytes_per_day: 1e9 } as unknown as Alarm);
+    assert.ok(japanese.test(text) && japanese.test(why), `${kind}: ${text}; ${why}`);
+    assert.equal(remedy, "isocast x");
+  }
+  const facts = namesOf(description, "StreamFact", "fact");
+  assert.ok(facts.length > 9, facts.join());
+  for (const fact of facts) assert.match(ja.explanation({ facts: [{ fact, from: "path", rate_bps: 1, slowdown: 1 }], reasons: ["It"] } as unknown as StreamExplanation)[0] ?? "", japanese, fact);
+  const problems = namesOf(description, "Problem", "type");
+  assert.ok(problems.length > 30, problems.join());
+  for (const type of problems) assert.match(ja.problem({ status: 400, type, detail: "why" } as Problem), japanese, type);
+  const sources = [...(/enum RateSource|RateSource \{([^}]*)\}/.exec(readFileSync("../crates/core/media/src/rate.rs", "utf8"))?.[1] ?? "").matchAll(/= "([^"]+)"/g)].map(([, name]) => name ?? "");
+  assert.ok(sources.length > 9, sources.join());
+  for (const source of sources) assert.ok(source in en.rateSources && japanese.test(ja.rateSources[source] ?? ""), source);
+
+  assert.deepEqual(ja.alarm({ ...english, kind: "new" } as unknown as Alarm).text, "the text");
+  assert.deepEqual(ja.explanation({ facts: [{ fact: "new" }], reasons: ["It is new."] } as unknown as StreamExplanation), ["It is new."]);
+  assert.equal(ja.problem({ status: 400, type: "urn:isocast:new", detail: "why" } as unknown as Problem), "why");
+});
+
 test("values of settings keep their kind as texts", () => {
   for (const value of [true, false, 500, -1, "30s", [], ["10.0.0.0/8", "::1/128"], ["/dev/sdb,/dev/sdc", "/srv/Old, rare"]]) assert.deepEqual(fromText(toText(value), value), value);
   assert.equal(fromText("many", 500), "many", "the server says what is wrong with it");
@@ -456,7 +488,7 @@ test("the log holds each event once, also those that came before the list of the
   assert.deepEqual(withLatest([])([a!]), [a]);
 });
 
-test("tracks of an MP4 are found with their formats, whichever end its index is at", async () => {
+test("the tracks of sound of an MP4 are counted, whichever end its index is at", async () => {
   const box = (type: string, ...parts: Uint8Array[]) => {
     const body = Buffer.concat(parts);
     const head = Buffer.alloc(8);
@@ -467,10 +499,9 @@ test("tracks of an MP4 are found with their formats, whichever end its index is 
   const samples = (code: string) => box("minf", box("stbl", box("stsd", Buffer.alloc(8), box(code, Buffer.alloc(4000)))));
   const track = (handler: string, code: string) => box("trak", box("tkhd", Buffer.alloc(84)), box("mdia", box("hdlr", Buffer.alloc(8), Buffer.from(handler), Buffer.alloc(20)), samples(code)));
   const index = box("moov", box("mvhd", Buffer.alloc(100)), track("vide", "avc1"), track("soun", "mp4a"), track("soun", "xyz1"));
-  const found = [{ sound: false, codec: "H.264" }, { sound: true, codec: "AAC" }, { sound: true, codec: "xyz1" }];
   const [head, body] = [box("ftyp", Buffer.from("isom")), box("mdat", Buffer.alloc(50_000))];
   const reads = (file: Buffer) => (offset: number, bytes: number) => Promise.resolve({ bytes: new Uint8Array(file.subarray(offset, offset + bytes)), size: file.length });
-  assert.deepEqual(await tracksWithin(reads(Buffer.concat([head, index, body]))), found);
-  assert.deepEqual(await tracksWithin(reads(Buffer.concat([head, body, index]))), found);
-  for (const damaged of [Buffer.alloc(5000), Buffer.from("no film at all, only words of a text"), Buffer.concat([head, body]).subarray(0, 30)]) assert.deepEqual(await tracksWithin(reads(damaged)), []);
+  assert.equal(await soundTracksWithin(reads(Buffer.concat([head, index, body]))), 2);
+  assert.equal(await soundTracksWithin(reads(Buffer.concat([head, body, index]))), 2);
+  for (const damaged of [Buffer.alloc(5000), Buffer.from("no film at all, only words of a text"), Buffer.concat([head, body]).subarray(0, 30)]) assert.equal(await soundTracksWithin(reads(damaged)), 0);
 });

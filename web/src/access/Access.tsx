@@ -2,8 +2,8 @@
 
 import { useState } from "preact/hooks";
 import { usePolled } from "../hooks";
-import { figures, send, words, type AccountEntry, type LinkEntry, type LoginStatus, type Problem, type TokenEntry } from "../server";
-import { moment, t } from "../texts";
+import { figures, send, type AccountEntry, type LinkEntry, type LoginStatus, type Problem, type TokenEntry } from "../server";
+import { moment, t, words } from "../texts";
 import { NewToken, OwnPassword, Rights } from "./Rights";
 import { Steps } from "./SetUp";
 
@@ -11,6 +11,9 @@ export const LISTS_MS = 5000;
 
 /** The code of the address that a server without users prints. */
 const firstCode = () => new URLSearchParams(location.hash.split("?")[1] ?? "").get("code");
+
+/** The rights over a folder, in words. */
+export const rightsOf = ({ rights }: { rights: string[] }) => rights.map((right) => t.rightNames[right] ?? right).join(", ");
 
 export function Access() {
   // Grows with each change, so that the lists are read again.
@@ -24,7 +27,7 @@ export function Access() {
       setChanges((count) => count + 1);
       return true;
     } catch (refusal) {
-      setProblem(words(refusal as Problem, t.noAnswer));
+      setProblem(words(refusal as Problem));
       return false;
     }
   };
@@ -112,7 +115,7 @@ function LoggedIn({ status, act }: { status: LoginStatus; act: Act }) {
       <ul class="rows">
         {status.rights.map((grant) => (
           <li key={grant.folder}>
-            <span class="name">{grant.folder}</span> <span class="quiet">{grant.rights.join(", ")}</span>
+            <span class="name">{grant.folder}</span> <span class="quiet">{rightsOf(grant)}</span>
           </li>
         ))}
       </ul>
@@ -137,7 +140,7 @@ function Users({ act, changes }: { act: Act; changes: number }) {
         <ul class="rows">
           {users.map(({ name, groups, rights }) => (
             <Row key={name} name={name} remove={t.removeNamed(name)} onRemove={() => confirm(t.removeUser(name)) && void act("DELETE", `users/${encodeURIComponent(name)}`)}>
-              {[...rights.map((grant) => `${grant.folder}: ${grant.rights.join(", ")}`), ...groups].join(" · ")}
+              {[...rights.map((grant) => `${grant.folder}: ${rightsOf(grant)}`), ...groups].join(" · ")}
             </Row>
           ))}
         </ul>
@@ -163,7 +166,7 @@ function Tokens({ act, changes, renew, own }: { act: Act; changes: number; renew
       <ul class="rows">
         {tokens.map((token) => (
           <Row key={token.id} name={`${token.user}: ${token.label || token.id}`} remove={t.removeNamed(`${token.id}`)} onRemove={() => void act("DELETE", `tokens/${token.id}`)}>
-            {[token.is_login ? t.browser : `${token.folder}: ${token.rights.join(", ")}`, token.last_used === null ? t.neverUsed : t.lastUsed(moment(token.last_used))].join(" · ")}
+            {[token.is_login ? t.browser : `${token.folder}: ${rightsOf(token)}`, token.last_used === null ? t.neverUsed : t.lastUsed(moment(token.last_used))].join(" · ")}
           </Row>
         ))}
       </ul>

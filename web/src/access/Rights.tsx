@@ -3,9 +3,9 @@
 import { useState } from "preact/hooks";
 import { Copied } from "../contents/Address";
 import { usePolled } from "../hooks";
-import { figures, send, words, type AccountEntry, type GroupEntry, type Problem, type TokenText } from "../server";
-import { t } from "../texts";
-import { Field, LISTS_MS, type Act } from "./Access";
+import { figures, send, type AccountEntry, type GroupEntry, type Problem, type TokenText } from "../server";
+import { t, words } from "../texts";
+import { Field, LISTS_MS, rightsOf, type Act } from "./Access";
 
 const RIGHTS = ["read", "write", "delete", "share", "admin"];
 const DAY_S = 86_400;
@@ -23,7 +23,7 @@ function RightChoice({ chosen }: { chosen: string[] }) {
     <>
       {RIGHTS.map((right) => (
         <label key={right}>
-          <input name="rights" type="checkbox" value={right} defaultChecked={chosen.includes(right)} /> {right}
+          <input name="rights" type="checkbox" value={right} defaultChecked={chosen.includes(right)} /> {t.rightNames[right]}
         </label>
       ))}
     </>
@@ -55,7 +55,7 @@ export function Rights({ act, changes, users }: { act: Act; changes: number; use
             <span class="name">
               {t.group} {name}
             </span>{" "}
-            <span class="quiet">{[...rights.map((grant) => `${grant.folder}: ${grant.rights.join(", ")}`), members.join(", ")].filter((text) => text !== "").join(" · ")}</span>
+            <span class="quiet">{[...rights.map((grant) => `${grant.folder}: ${rightsOf(grant)}`), members.join(", ")].filter((text) => text !== "").join(" · ")}</span>
           </li>
         ))}
       </ul>
@@ -103,7 +103,7 @@ export function NewToken({ renew }: { renew: () => void }) {
       setProblem("");
       renew();
     } catch (refusal) {
-      setProblem(words(refusal as Problem, t.noAnswer));
+      setProblem(words(refusal as Problem));
     }
   };
   return (
@@ -113,7 +113,7 @@ export function NewToken({ renew }: { renew: () => void }) {
         <Field name="folder" label={t.folder} value="/" />
         <RightChoice chosen={["read"]} />
         <label>
-          {t.daysValid} <input name="days" type="number" min="1" />
+          {t.daysValid} <input name="days" type="number" min="1" max="36500" />
         </label>
         <button>{t.newToken}</button>
       </form>

@@ -2,11 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { usePolled } from "../hooks";
-import { changeSetting, change, figures, mediaUrl, settings, words, type CertificateStatus, type Disk, type Problem, type SettingEntry, type SettingsInForce } from "../server";
+import { changeSetting, change, figures, mediaUrl, settings, type CertificateStatus, type Disk, type Problem, type SettingEntry, type SettingsInForce } from "../server";
 import { Certificates } from "../settings/Work";
 import { toText } from "../settings/values";
 import * as format from "../format";
-import { t } from "../texts";
+import { t, words } from "../texts";
 
 /** Its first step, the administrator, is the form of the log-in. */
 const STEPS = ["administrator", "folder", "name", "tls"] as const;
@@ -23,7 +23,7 @@ export function SetUp() {
   const entry = (key: string) => state.settings.find((each) => each.key === key);
   const act = async (call: () => Promise<unknown>) => {
     setProblem("");
-    await call().catch((refusal: unknown) => setProblem(words(refusal as Problem, t.noAnswer)));
+    await call().catch((refusal: unknown) => setProblem(words(refusal as Problem)));
     setChanges((count) => count + 1);
   };
   const last = step === STEPS.length - 1;

@@ -2,15 +2,11 @@
 
 import { useState } from "preact/hooks";
 import { Address } from "../contents/Address";
-import { send, words, type LinkText, type Problem } from "../server";
-import { t } from "../texts";
+import { send, type LinkText, type Problem } from "../server";
+import { t, words } from "../texts";
 
-const HOURS: [number, string][] = [
-  [1, "1 h"],
-  [24, "1 d"],
-  [168, "7 d"],
-  [720, "30 d"],
-];
+/** As `t.spansOfLinks` names them. */
+const HOURS = [1, 24, 168, 720];
 
 export function Share({ path, media }: { path: string; media: boolean }) {
   const [link, setLink] = useState<LinkText | null>(null);
@@ -25,7 +21,7 @@ export function Share({ path, media }: { path: string; media: boolean }) {
       setLink((await answer.json()) as LinkText);
       setProblem("");
     } catch (refusal) {
-      setProblem(words(refusal as Problem, t.noAnswer));
+      setProblem(words(refusal as Problem));
     }
   };
   return (
@@ -35,9 +31,9 @@ export function Share({ path, media }: { path: string; media: boolean }) {
         <label>
           {t.expires}{" "}
           <select name="hours">
-            {HOURS.map(([hours, text]) => (
+            {HOURS.map((hours, index) => (
               <option key={hours} value={hours} selected={hours === 168}>
-                {text}
+                {t.spansOfLinks[index]}
               </option>
             ))}
           </select>

@@ -5,8 +5,8 @@ import * as format from "../format";
 import { useLatest, usePolled } from "../hooks";
 import { recall, store } from "../kept";
 import { addressOf } from "../route";
-import { change, figures, list, mediaUrl, relocate, restore, toTrash, words, zipUrl, type Entry, type Problem, type Stream } from "../server";
-import { t } from "../texts";
+import { change, figures, isDenied, list, mediaUrl, relocate, restore, toTrash, zipUrl, type Entry, type Problem, type Stream } from "../server";
+import { t, words } from "../texts";
 import { Details } from "./Details";
 import { arranged, type Kind, type Order } from "./kinds";
 import { Names } from "./Names";
@@ -104,7 +104,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
         await act(folder + name);
         left.delete(name);
       } catch (problem) {
-        setFailed(failure(name, words(problem as Problem, t.noAnswer)));
+        setFailed(failure(name, words(problem as Problem)));
       }
     }
     setMarked(left);
@@ -136,7 +136,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
   const act = async (request: Promise<void>) => {
     setNaming(null);
     setFailed("");
-    await request.catch((problem: unknown) => setFailed(words(problem as Problem, t.noAnswer)));
+    await request.catch((problem: unknown) => setFailed(words(problem as Problem)));
     renew();
   };
   const newFolder = () => setNaming({ title: t.newFolder, name: "", act: (name) => act(change("MKCOL", mediaUrl(`${folder}${name}/`))) });
@@ -223,7 +223,7 @@ export function Contents({ folder, playing, stamp, onEntries }: { folder: string
       <Recordings folder={folder} />
       {listing?.problem ? (
         <p class="notice" role="alert">
-          {t.notListed(listing.problem.status === 404 ? t.noFolder : words(listing.problem, t.noAnswer))}
+          {t.notListed(listing.problem.status === 404 ? t.noFolder : words(listing.problem))} {isDenied(listing.problem) && <a class="button" href="#access">{t.logIn}</a>}
         </p>
       ) : listing !== null && entries.length === 0 ? (
         <p class="quiet">

@@ -4,8 +4,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { Share } from "../access/Share";
 import * as format from "../format";
 import { usePolled } from "../hooks";
-import { tracksWithin } from "../player/sound";
-import { bytesAt, figures, mediaUrl, zipUrl, type ContentDetails, type Entry, type Stream } from "../server";
+import { figures, mediaUrl, zipUrl, type ContentDetails, type Entry, type Stream } from "../server";
 import { moment, t } from "../texts";
 import { Address } from "./Address";
 import { isMedia, kindOf, playedSeconds } from "./kinds";
@@ -28,27 +27,22 @@ export function Details({ path, entry, close, rename, elsewhere, remove }: Props
   const readers = (streams ?? []).filter((stream) => stream.path === path && stream.direction === "out");
   const file = entry.kind === "file";
   const [details, setDetails] = useState<ContentDetails | null>(null);
-  const [codecs, setCodecs] = useState<string[]>([]);
   useEffect(() => {
     if (!file) return;
     const stop = new AbortController();
     void figures<ContentDetails>(`contents/details?${new URLSearchParams({ path }).toString()}`, stop.signal).then(setDetails);
     return () => stop.abort();
   }, []);
-  useEffect(() => {
-    if (details?.container !== "mp4") return;
-    void tracksWithin((offset, bytes) => bytesAt(path, offset, bytes)).then((tracks) => setCodecs(tracks.map(({ codec }) => codec).filter((codec) => codec !== "")), () => {});
-  }, [details]);
   const lines: [string, string][] = [
     [t.type, t.kinds[kindOf(entry)] ?? ""],
     [t.container, details?.container ?? ""],
-    [t.codecs, codecs.join(", ")],
+    [t.codecs, details?.codecs.join(", ") ?? ""],
     [t.size, file ? format.size(entry.size) : ""],
     [t.duration, file ? playedSeconds(entry) : ""],
     [t.modified, moment(entry.modified)],
     [t.rateOf, entry.rate_bps === null ? (file ? t.bestEffort : "") : format.rate(entry.mean_bps ?? entry.rate_bps)],
     [t.reservedRate, entry.rate_bps === null ? "" : format.rate(entry.rate_bps)],
-    [t.rateSource, entry.rate_source ?? ""],
+    [t.rateSource, t.rateSources[entry.rate_source ?? ""] ?? entry.rate_source ?? ""],
     [t.liesOn, details === null ? "" : t.copiesOn(details.copies, details.disks.join(", "))],
     [t.readers, file ? (readers.length === 0 ? t.noReaders : readers.map((stream) => `${stream.client} (${format.rate(stream.rate_bps)})`).join(", ")) : ""],
   ];

@@ -3,8 +3,8 @@
 import { useEffect, useState } from "preact/hooks";
 import * as format from "../format";
 import { addressOf } from "../route";
-import { findNames, words, type FoundNames, type Problem } from "../server";
-import { t } from "../texts";
+import { findNames, type FoundNames, type Problem } from "../server";
+import { t, words } from "../texts";
 import { folderOf } from "./kinds";
 import { Name } from "./Names";
 
@@ -26,7 +26,7 @@ export function SearchResults({ text, folder, stamp }: { text: string; folder: s
     };
   }, [text, folder, stamp]);
   if (found === null) return <p class="quiet">{t.searching}</p>;
-  if ("status" in found) return <p class="notice">{words(found, t.noAnswer)}</p>;
+  if ("status" in found) return <p class="notice">{words(found)}</p>;
   const elsewhere = found.entries.filter(({ path }) => folderOf(path) !== folder);
   return (
     <section id="found" aria-label={t.elsewhere}>

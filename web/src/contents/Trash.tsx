@@ -4,8 +4,8 @@ import { useState } from "preact/hooks";
 import * as format from "../format";
 import { usePolled } from "../hooks";
 import { addressOf } from "../route";
-import { figures, restore, send, words, type Problem, type TrashEntry } from "../server";
-import { moment, t } from "../texts";
+import { figures, restore, send, type Problem, type TrashEntry } from "../server";
+import { moment, t, words } from "../texts";
 import { Ask } from "./Contents";
 import { folderOf } from "./kinds";
 
@@ -20,7 +20,7 @@ export function Trash() {
   const act = async (request: Promise<unknown>) => {
     setRemoving(null);
     setFailed("");
-    await request.catch((problem: unknown) => setFailed(words(problem as Problem, t.noAnswer)));
+    await request.catch((problem: unknown) => setFailed(words(problem as Problem)));
     setChanges((count) => count + 1);
   };
   if (items === undefined) return <section class="card" aria-busy="true">{t.reading}</section>;

@@ -2,8 +2,8 @@
 
 import { useState } from "preact/hooks";
 import * as format from "../format";
-import { words } from "../server";
-import { t } from "../texts";
+import { isDenied } from "../server";
+import { t, words } from "../texts";
 import { areKept, forget, unfinished } from "./resumable";
 import type { Item, Uploads } from "./uploads";
 
@@ -114,7 +114,7 @@ function state(item: Item): string {
       return t.skipIt;
     case "failed": {
       const problem = item.problem ?? { status: 0 };
-      return problem.status === 403 || problem.status === 401 ? t.uploadNotAllowed : words(problem, t.noAnswer);
+      return isDenied(problem) ? t.uploadNotAllowed : words(problem);
     }
   }
 }

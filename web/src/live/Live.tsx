@@ -5,8 +5,8 @@ import { Ask } from "../contents/Contents";
 import * as format from "../format";
 import { useEvents } from "../hooks";
 import { addressOf } from "../route";
-import { change, figures, words, type Disk, type LiveFigures, type Problem, type Stream, type StreamExplanation, type System } from "../server";
-import { moment, t } from "../texts";
+import { change, figures, type Disk, type LiveFigures, type Problem, type Stream, type StreamExplanation, type System } from "../server";
+import { moment, t, words } from "../texts";
 import { History } from "./History";
 
 export function Live() {
@@ -104,7 +104,7 @@ function Running({ streams, unlisted }: { streams: Stream[]; unlisted: number })
   const stop = async (stream: Stream) => {
     setStopping(null);
     setFailed("");
-    await change("POST", `api/v1/streams/${stream.id}/stop`).catch((problem: unknown) => setFailed(words(problem as Problem, t.noAnswer)));
+    await change("POST", `api/v1/streams/${stream.id}/stop`).catch((problem: unknown) => setFailed(words(problem as Problem)));
   };
   return (
     <section class="card" aria-label={t.running}>
@@ -154,7 +154,7 @@ function Running({ streams, unlisted }: { streams: Stream[]; unlisted: number })
   );
 }
 
-/** The reasons for the rate and the delay of a stream, as the server gives them. */
+/** The reasons for the rate and the delay of a stream. */
 function Explanation({ stream, close }: { stream: Stream; close: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [found, setFound] = useState<StreamExplanation | null>();
@@ -168,7 +168,7 @@ function Explanation({ stream, close }: { stream: Stream; close: () => void }) {
     <dialog ref={dialog} onClose={close} aria-label={t.explainNamed(stream.path)}>
       <h2>{stream.path}</h2>
       <ul class="rows">
-        {found === undefined ? <li>{t.reading}</li> : found === null ? <li>{t.streamEnded}</li> : [...found.reasons, ...found.budgets.map((budget) => `${t.arrays.budget}: ${budget}`)].map((reason) => <li key={reason}>{reason}</li>)}
+        {found === undefined ? <li>{t.reading}</li> : found === null ? <li>{t.streamEnded}</li> : [...t.explanation(found), ...found.budgets.map((budget) => `${t.arrays.budget}: ${budget}`)].map((reason) => <li key={reason}>{reason}</li>)}
       </ul>
       <div class="bar">
         <button onClick={() => dialog.current?.close()}>{t.close}</button>

@@ -5,14 +5,14 @@ import { ending, playedAs } from "../contents/kinds";
 import { Address } from "../contents/Address";
 import * as format from "../format";
 import { useLatest, usePolled } from "../hooks";
-import { bytesAt, figures, mediaUrl, whyNot, words, type Problem, type Stream } from "../server";
-import { t } from "../texts";
+import { bytesAt, figures, isDenied, mediaUrl, ready, whyNot, type Problem, type Stream } from "../server";
+import { t, words } from "../texts";
 import { Chapters } from "./Chapters";
 import { DashPlayback } from "./dash";
 import { HlsPlayback, type Failed, type Playback } from "./hls";
 import { actionOf, SPEEDS, type Action } from "./keys";
 import { keepPlace, placeOf } from "./places";
-import { tracksOf, tracksWithin } from "./sound";
+import { soundTracksWithin, tracksOf } from "./sound";
 import { Stalls } from "./stalls";
 import { load, type Subtitles } from "./subtitles";
 
@@ -20,6 +20,10 @@ import { load, type Subtitles } from "./subtitles";
 const LOOK_MS = 100;
 const STATUS_MS = 500;
 const FIGURES_MS = 2000;
+/** Time between looks whether a server that went admits streams again. */
+const READY_MS = 1000;
+/** A picture that has not begun for so long may wait for a password: Chromium then reports no error to the page. */
+const BEGINS_MS = 3000;
 /** Played for so long without a decoded byte of sound, a content has none that the browser knows, seconds. */
 const SILENT_S = 3;
 
@@ -33,6 +37,9 @@ interface Notice {
   lower?: number;
   bestEffort?: boolean;
   elsewhere?: boolean;
+  logIn?: boolean;
+  /** It continues by itself once the server admits streams again. */
+  waits?: boolean;
 }
 
 interface Props {
@@ -62,6 +69,8 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
   /** Tracks of sound that the browser has, but does not let the page choose from. */
   const [unchosen, setUnchosen] = useState(0);
   const library = useRef<Playback | null>(null);
+  /** The place at which it broke off last, seconds. */
+  const brokeAt = useRef(0);
   // Names this viewer to the server: all requests of this playback hold one stream.
   const [session] = useState(() => crypto.getRandomValues(new Uint32Array(2)).join("-"));
   const streams = usePolled((signal) => figures<Stream[]>("streams", signal), FIGURES_MS);
@@ -99,13 +108,21 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
       const refusal = (await whyNot(failedUrl)) ?? (status === 503 ? { status } : null);
       if (over) return;
       over = true;
+      const at = element.currentTime;
+      // One that breaks off at the same place again waits for its viewer.
+      const progressed = at > brokeAt.current + 1;
+      brokeAt.current = at;
       drop();
-      setNotice(failure(refusal, query, code, detail));
+      setNotice(failure(refusal, query, code, detail, progressed));
     };
     const onError = () => {
       if (element.hasAttribute("src")) void explain(url, element.error?.message ?? "", 0);
     };
     element.addEventListener("error", onError);
+    const unbegun = async () => {
+      if (element.readyState === 0 && element.hasAttribute("src") && isDenied((await whyNot(url)) ?? { status: 200 })) await explain(url, "", 0);
+    };
+    const beginning = window.setTimeout(() => void unbegun(), BEGINS_MS);
     switch (playedAs(name)) {
       case "media":
         element.src = url;
@@ -126,8 +143,9 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
     element.play().catch(() => {});
     return () => {
       over = true;
+      window.clearTimeout(beginning);
       element.removeEventListener("error", onError);
-      keepPlace(path, element.currentTime, element.duration);
+      keep(path, element);
       drop();
     };
   }, [query, attempt]);
@@ -141,7 +159,7 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
       stalls.current.look({ now: performance.now() / 1000, time: currentTime, shouldRun: !paused && !seeking && !ended });
     }, LOOK_MS);
     const report = window.setInterval(() => setStatus([statusLine(element, stalls.current), served.current].filter((part) => part !== "").join(" · ")), STATUS_MS);
-    const leave = () => keepPlace(path, element.currentTime, element.duration);
+    const leave = () => keep(path, element);
     window.addEventListener("pagehide", leave);
     return () => {
       window.clearInterval(look);
@@ -206,9 +224,18 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
     setQuery(to);
     setAttempt((count) => count + 1);
   };
+  useEffect(() => {
+    if (notice?.waits !== true) return;
+    const stop = new AbortController();
+    const look = window.setInterval(() => void ready(stop.signal).then((admits) => admits === true && !stop.signal.aborted && again(query)), READY_MS);
+    return () => {
+      stop.abort();
+      window.clearInterval(look);
+    };
+  }, [notice]);
   const loaded = () => {
     const element = video.current;
-    const place = placeOf(path);
+    const place = brokeAt.current > 1 ? brokeAt.current : placeOf(path);
     if (element !== null && library.current === null) void findTracks(element);
     if (element === null || place === 0 || element.currentTime > 1) return;
     element.currentTime = place;
@@ -219,7 +246,7 @@ export function Player({ path, subtitles, chapters, next, close }: Props) {
     if (own.length > 0) return setTracks(own.map(({ label, language }) => label || language));
     if (!["mp4", "m4v", "mov", "m4a"].includes(ending(name))) return;
     const source = element.currentSrc;
-    const count = await tracksWithin((offset, bytes) => bytesAt(path, offset, bytes)).then((tracks) => tracks.filter(({ sound }) => sound).length, () => 0);
+    const count = await soundTracksWithin((offset, bytes) => bytesAt(path, offset, bytes)).catch(() => 0);
     // Another content may play by now.
     if (element.currentSrc === source) setUnchosen(count);
   };
@@ -315,6 +342,7 @@ function NoticeCard({ path, name, notice, again }: { path: string; name: string;
       <p>{notice.text}</p>
       {notice.detail !== undefined && notice.detail !== "" && <p class="quiet detail">{notice.detail}</p>}
       <div class="bar wrap">
+        {notice.logIn === true && <a class="button" href="#access">{t.logIn}</a>}
         {notice.again !== undefined && <button onClick={() => again(notice.again ?? {})}>{t.tryAgain}</button>}
         {lower !== undefined && <button onClick={() => again({ rate: `${lower}bit/s` })}>{t.playLower(format.rate(lower))}</button>}
         {notice.bestEffort === true && <button onClick={() => again({ rate: "max" })}>{t.playBestEffort}</button>}
@@ -330,9 +358,10 @@ function NoticeCard({ path, name, notice, again }: { path: string; name: string;
 }
 
 /** The notice for a failure: the server's refusal or error, else the error `code` of the picture's element. */
-function failure(problem: Problem | null, query: Query, code: number | undefined, detail: string): Notice {
+function failure(problem: Problem | null, query: Query, code: number | undefined, detail: string, progressed: boolean): Notice {
+  if (problem?.status === 0 || problem?.resource === "draining" || problem?.resource === "starting") return { text: t.continues(t.short[problem.resource ?? ""] ?? t.noAnswer), again: query, waits: true };
   if (problem?.status === 503) {
-    const reason = t.short[problem.resource ?? ""] ?? problem.detail ?? t.serverFull;
+    const reason = t.short[problem.resource ?? ""] ?? (problem.type === undefined ? t.serverFull : words(problem));
     const grantable = problem.grantable_bps ?? 0;
     const parts = [t.refused(reason)];
     if (grantable > 0) parts.push(t.refusedWould(format.rate(grantable)));
@@ -341,9 +370,14 @@ function failure(problem: Problem | null, query: Query, code: number | undefined
   }
   if (problem?.status === 404) return { text: t.gone };
   if (problem?.status === 416) return { text: t.playsNot(t.emptyContent) };
-  if (problem !== null) return { text: words(problem, t.noAnswer), again: query };
-  if (code === MediaError.MEDIA_ERR_NETWORK) return { text: t.brokeOff, detail, again: query };
+  if (problem !== null) return { text: words(problem), again: query, logIn: isDenied(problem) };
+  if (code === MediaError.MEDIA_ERR_NETWORK) return { text: t.brokeOff, detail, again: query, waits: progressed };
   return { text: t.playsNot(t.playsNotKnown), detail, elsewhere: true };
+}
+
+/** Keeps the place of a content that plays; one that broke off has none. */
+function keep(path: string, video: HTMLVideoElement): void {
+  if (video.readyState > 0) keepPlace(path, video.currentTime, video.duration);
 }
 
 /** What the server says of the only stream of this content. */

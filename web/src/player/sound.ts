@@ -19,18 +19,9 @@ export function tracksOf(video: HTMLVideoElement): AudioTrack[] {
 /** Reads bytes of a file, and says how long that is. */
 export type ReadAt = (offset: number, bytes: number) => Promise<{ bytes: Uint8Array; size: number }>;
 
-interface Track {
-  sound: boolean;
-  /** The name of its format; empty where it is further behind. */
-  codec: string;
-}
-
-/** Names of formats, by their code in an MP4. */
-const CODECS: Record<string, string> = { avc1: "H.264", avc3: "H.264", hvc1: "H.265", hev1: "H.265", av01: "AV1", vp09: "VP9", mp4a: "AAC", "ac-3": "AC-3", "ec-3": "E-AC-3", Opus: "Opus", fLaC: "FLAC" };
-
-/** The tracks of an MP4; none of another file. */
-export async function tracksWithin(read: ReadAt): Promise<Track[]> {
-  const tracks: Track[] = [];
+/** The number of tracks of sound of an MP4; 0 of another file. */
+export async function soundTracksWithin(read: ReadAt): Promise<number> {
+  let count = 0;
   const walk = async (from: number, to: number | null): Promise<void> => {
     let end = to ?? Infinity;
     for (let at = from, boxes = 0; at + 8 <= end && boxes < BOXES_MAX; boxes += 1) {
@@ -39,16 +30,12 @@ export async function tracksWithin(read: ReadAt): Promise<Track[]> {
       const box = boxOf(bytes);
       if (box === null) return;
       if (box.type === "moov") return walk(at + box.head, at + box.size);
-      if (box.type === "trak") {
-        const text = new TextDecoder("latin1").decode(bytes.subarray(0, box.size));
-        const code = /stsd[^]{12}([ -~]{4})/.exec(text)?.[1] ?? "";
-        tracks.push({ sound: text.includes("soun"), codec: CODECS[code] ?? code });
-      }
+      if (box.type === "trak" && new TextDecoder("latin1").decode(bytes.subarray(0, box.size)).includes("soun")) count += 1;
       at += box.size;
     }
   };
   await walk(0, null);
-  return tracks;
+  return count;
 }
 
 /** The box at the beginning of these bytes. */

@@ -1,8 +1,8 @@
 // Settings in force, with their sources; those that may be changed while the server runs are changed here.
 
 import { useCallback, useEffect, useState } from "preact/hooks";
-import { changeSetting, settings, words, type Problem, type SettingEntry, type SettingsInForce, type SettingValue } from "../server";
-import { t } from "../texts";
+import { changeSetting, isDenied, settings, type Problem, type SettingEntry, type SettingsInForce, type SettingValue } from "../server";
+import { t, words } from "../texts";
 import { ARRAYS } from "./members";
 import { Work } from "./Work";
 import { fromText, toText } from "./values";
@@ -18,7 +18,7 @@ export function Settings() {
   if ("status" in state) {
     return (
       <section class="card">
-        <p class="notice">{state.status === 401 || state.status === 403 ? t.settingsForAdministrators : words(state, t.noAnswer)}</p>
+        <p class="notice">{isDenied(state) ? t.settingsForAdministrators : words(state)}</p>
       </section>
     );
   }
@@ -29,7 +29,7 @@ export function Settings() {
       setNote(t.settingChanged(key));
       return "";
     } catch (problem) {
-      if ((problem as Problem).status !== 412) return words(problem as Problem, t.noAnswer);
+      if ((problem as Problem).status !== 412) return words(problem as Problem);
       await read();
       return t.settingsChangedElsewhere;
     }

@@ -3,8 +3,8 @@
 import { useState } from "preact/hooks";
 import * as format from "../format";
 import { usePolled } from "../hooks";
-import { change, figures, words, type BudgetStatus, type CertificateStatus, type JobStatus, type Problem, type QuotaStatus, type SettingEntry, type WebhookStatus } from "../server";
-import { moment, t } from "../texts";
+import { change, figures, type BudgetStatus, type CertificateStatus, type JobStatus, type Problem, type QuotaStatus, type SettingEntry, type WebhookStatus } from "../server";
+import { moment, t, words } from "../texts";
 import { Entries, type Keep } from "./Entries";
 import { ARRAYS, type ArrayName } from "./members";
 
@@ -39,7 +39,7 @@ export function Work({ settings, changeable, keep }: Props) {
     setFailed("");
     change("POST", url).then(
       () => setOrders((count) => count + 1),
-      (problem: unknown) => setFailed(words(problem as Problem, t.noAnswer)),
+      (problem: unknown) => setFailed(words(problem as Problem)),
     );
   };
   const stateOf = (array: ArrayName, name: string) => {

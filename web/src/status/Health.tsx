@@ -2,8 +2,8 @@
 
 import { useState } from "preact/hooks";
 import { usePolled } from "../hooks";
-import { change, figures, words, type Alarm, type Problem, type VolumeStatus } from "../server";
-import { t } from "../texts";
+import { change, figures, type Alarm, type Problem, type VolumeStatus } from "../server";
+import { t, words } from "../texts";
 import { Volumes } from "./Volumes";
 
 const PERIOD_MS = 3000;
@@ -25,7 +25,7 @@ export function Health() {
     setFailed("");
     change("POST", url).then(
       () => setOrders((count) => count + 1),
-      (problem: unknown) => setFailed(words(problem as Problem, t.noAnswer)),
+      (problem: unknown) => setFailed(words(problem as Problem)),
     );
   };
   return (
@@ -38,15 +38,7 @@ export function Health() {
         ) : (
           <ul class="rows">
             {alarms.map((alarm) => (
-              <li key={alarm.kind + alarm.about} class={alarm.severity === "serious" ? "serious" : ""}>
-                <span class="name">
-                  {alarm.severity === "serious" ? t.serious : t.advice}: {alarm.about}
-                </span>
-                <span>{alarm.text}</span>
-                <span class="quiet">
-                  {alarm.why} · <code>{alarm.remedy}</code>
-                </span>
-              </li>
+              <AlarmRow key={alarm.kind + alarm.about + alarm.text} alarm={alarm} />
             ))}
           </ul>
         )}
@@ -58,5 +50,20 @@ export function Health() {
       )}
       <Volumes volumes={volumes} act={act} />
     </>
+  );
+}
+
+function AlarmRow({ alarm }: { alarm: Alarm }) {
+  const { text, why, remedy, note = "" } = t.alarm(alarm);
+  return (
+    <li class={alarm.severity === "serious" ? "serious" : ""}>
+      <span class="name">
+        {alarm.severity === "serious" ? t.serious : t.advice}: {alarm.about}
+      </span>
+      <span>{text}</span>
+      <span class="quiet">
+        {why} · <code>{remedy}</code> {note}
+      </span>
+    </li>
   );
 }

@@ -1,5 +1,7 @@
 // English texts of the page. `ja.ts` has the same keys: the compiler checks it.
 
+import type { Alarm, AlarmWords, Problem, StreamExplanation } from "../server";
+
 /** A text, or one with figures in it. */
 export const en = {
   // The frame
@@ -21,6 +23,10 @@ export const en = {
   close: "Close",
   cancel: "Cancel",
   tryAgain: "Try again",
+  /** The server's own texts are English. */
+  problem: (problem: Problem) => problem.detail ?? problem.title ?? `${problem.status}`,
+  alarm: (alarm: Alarm): AlarmWords => alarm,
+  explanation: (explanation: StreamExplanation) => explanation.reasons,
   // Contents
   folder: "Folder",
   search: "Search",
@@ -108,6 +114,18 @@ export const en = {
   rateOf: "Rate of the content",
   reservedRate: "Rate that a stream reserves",
   rateSource: "Rate found from",
+  rateSources: {
+    "sample-tables": "the times of all samples",
+    "container-duration": "size and duration",
+    "fragment-index": "the index of fragments",
+    fragments: "the times of all fragments",
+    "fragments-sampled": "the times of some fragments",
+    "program-clock": "the program clock",
+    cues: "the cues",
+    "times-sampled": "times at several places",
+    "frames-sampled": "frames at several places",
+    header: "the head of the file",
+  } as Record<string, string>,
   bestEffort: "best effort",
   address: "Address",
   addressFor: "Address for players (VLC, mpv): streams at the guaranteed rate",
@@ -140,6 +158,7 @@ export const en = {
   fromStart: "From the start",
   gone: "There is no such content any more.",
   brokeOff: "The connection broke off.",
+  continues: (reason: string) => `This content cannot be played now: ${reason}. It continues by itself once the server admits streams again.`,
   playsNot: (reason: string) => `This content cannot be played here: ${reason}. A player such as VLC or mpv can, from its address or from a copy.`,
   playsNotEnding: (ending: string) => `browsers do not play ${ending}`,
   playsNotKnown: "this browser does not know its container, or the formats in it",
@@ -157,6 +176,9 @@ export const en = {
     processor: "the processor is busy",
     table: "too many streams are running",
     draining: "the server is shutting down",
+    disk_away: "a disk that it lies on is not there",
+    folder_away: "its folder is not there",
+    starting: "the server is starting",
   } as Record<string, string>,
   serverFull: "the server is full",
   // Live
@@ -406,6 +428,7 @@ export const en = {
   neverUsed: "never used",
   lastUsed: (when: string) => `last used ${when}`,
   rights: "Rights and groups",
+  rightNames: { read: "read", write: "write", delete: "delete", share: "share", admin: "administer" } as Record<string, string>,
   holder: "Holder",
   user: "User",
   group: "Group",
@@ -425,6 +448,7 @@ export const en = {
   used: (used: number, uses: number) => `used ${used} of ${uses} times`,
   share: "Share",
   expires: "Valid for",
+  spansOfLinks: ["1 hour", "1 day", "7 days", "30 days"],
   shareRate: "Rate (Mbit/s)",
   shareUses: "Uses",
   makeLink: "Make a link",

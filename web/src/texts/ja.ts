@@ -1,6 +1,7 @@
 // 画面の日本語の文。キーは `en.ts` と同じ（コンパイラが確認する）。
 
 import type { en } from "./en";
+import * as server from "./ja-server";
 
 export const ja: typeof en = {
   skip: "コンテンツへ移動",
@@ -21,6 +22,9 @@ export const ja: typeof en = {
   close: "閉じる",
   cancel: "キャンセル",
   tryAgain: "再試行",
+  problem: (problem) => server.problem(problem) ?? problem.detail ?? problem.title ?? `${problem.status}`,
+  alarm: server.alarm,
+  explanation: ({ facts, reasons }) => (facts.length === reasons.length ? facts.map((fact, index) => server.fact(fact) ?? reasons[index] ?? "") : reasons),
   folder: "フォルダー",
   search: "検索",
   searching: "すべてのフォルダーを検索中…",
@@ -104,6 +108,18 @@ export const ja: typeof en = {
   rateOf: "コンテンツのレート",
   reservedRate: "ストリームが予約するレート",
   rateSource: "レートの算出元",
+  rateSources: {
+    "sample-tables": "全サンプルの時刻",
+    "container-duration": "サイズと再生時間",
+    "fragment-index": "フラグメントの索引",
+    fragments: "全フラグメントの時刻",
+    "fragments-sampled": "一部のフラグメントの時刻",
+    "program-clock": "プログラムクロック",
+    cues: "キュー",
+    "times-sampled": "数か所の時刻",
+    "frames-sampled": "数か所のフレーム",
+    header: "ファイルのヘッダー",
+  } as Record<string, string>,
   bestEffort: "ベストエフォート",
   address: "アドレス",
   addressFor: "プレーヤー (VLC、mpv) 用アドレス: 保証レートで配信します",
@@ -135,6 +151,7 @@ export const ja: typeof en = {
   fromStart: "最初から",
   gone: "このコンテンツはもうありません。",
   brokeOff: "接続が切れました。",
+  continues: (reason) => `現在は再生できません: ${reason}。サーバーがストリームの受け付けを再開すると、自動で続きを再生します。`,
   playsNot: (reason) => `ここでは再生できません: ${reason}。VLC や mpv などのプレーヤーなら、アドレスまたはダウンロードしたファイルから再生できます。`,
   playsNotEnding: (ending) => `ブラウザーは ${ending} を再生できません`,
   playsNotKnown: "このブラウザーはコンテナーまたはその中の形式に対応していません",
@@ -152,6 +169,9 @@ export const ja: typeof en = {
     processor: "プロセッサーに余裕がありません",
     table: "ストリームが多すぎます",
     draining: "サーバーは停止しようとしています",
+    disk_away: "コンテンツの一部があるディスクが見つかりません",
+    folder_away: "フォルダーが見つかりません",
+    starting: "サーバーは起動中です",
   } as Record<string, string>,
   serverFull: "サーバーに空きがありません",
   roomFor: (streams, recordings) => `8.8 Mbit/s の視聴者をあと ${streams} 人、または 4 Mbit/s の録画をあと ${recordings} 本受け付けられます。`,
@@ -394,6 +414,7 @@ export const ja: typeof en = {
   neverUsed: "未使用",
   lastUsed: (when) => `最終使用 ${when}`,
   rights: "権限とグループ",
+  rightNames: { read: "読み取り", write: "書き込み", delete: "削除", share: "共有", admin: "管理" } as Record<string, string>,
   holder: "対象",
   user: "ユーザー",
   group: "グループ",
@@ -413,6 +434,7 @@ export const ja: typeof en = {
   used: (used, uses) => `${used} / ${uses} 回使用`,
   share: "共有",
   expires: "有効期間",
+  spansOfLinks: ["1 時間", "1 日", "7 日", "30 日"],
   shareRate: "レート (Mbit/s)",
   shareUses: "回数",
   makeLink: "リンクを作成",
