@@ -349,6 +349,11 @@ pub(crate) fn trash_failed(why: &StoreError, now: SystemTime) -> EventLine {
     stamped(json!({ "event": "trash_failed", "reason": why.to_string() }), now)
 }
 
+/// The clock was set ahead by more than its corrections are.
+pub(crate) fn clock_set_ahead(lead: Duration, now: SystemTime) -> EventLine {
+    stamped(json!({ "event": "clock_set_ahead", "seconds": lead.as_secs() }), now)
+}
+
 /// A password was verified, or a provider named a user: the account, or the name that was given. Names are cut: a mistyped one may be a password.
 #[must_use]
 pub fn login(user: &str, (client, is_right): (IpAddr, bool), now: SystemTime) -> EventLine {

@@ -17,6 +17,7 @@ mod alarm_texts;
 pub mod alarms;
 pub mod budget_use;
 pub mod budgets;
+pub mod clock_watch;
 pub mod config;
 pub mod connections;
 pub mod content_details;
@@ -61,6 +62,7 @@ pub mod trash;
 
 mod budget_meter;
 mod client;
+mod clock_lead;
 mod content_writer;
 mod counts;
 mod ingest_error;

@@ -29,6 +29,7 @@ use crate::account_changes::{AccountChange, AccountStore, ChangeError};
 use crate::accounts::Accounts;
 use crate::budget_meter::BudgetMeters;
 use crate::budgets::ChargedBudgets;
+use crate::clock_lead::ClockLead;
 use crate::config::{LastReload, ServiceConfig};
 use crate::connections::{Arrival, ConnectionPlace, ConnectionRefusal, ConnectionStats, Connections};
 use crate::contents::{
@@ -132,6 +133,7 @@ pub struct MediaService {
     /// Digest of the code by which the first account is made, while there is none.
     first_code: OnceLock<[u8; 32]>,
     pub(crate) meters: BudgetMeters,
+    pub(crate) clock_lead: ClockLead,
     link_uses: LinkUses,
     logins: Logins,
     disk_doubts: Mutex<BTreeMap<DiskId, String>>,
@@ -212,6 +214,7 @@ impl MediaService {
             account_store: parts.account_store,
             first_code: OnceLock::new(),
             meters: BudgetMeters::default(),
+            clock_lead: ClockLead::start(),
             link_uses: LinkUses::default(),
             logins: Logins::default(),
             quotas,

@@ -16,6 +16,7 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 
 use crate::access::{Permit, ToObserve, ToWrite};
 use crate::budgets::BudgetKey;
+use crate::clock_watch::clock_lead;
 use crate::contents::{ContentPath, NameKind, StoreError, below_content};
 use crate::delivery::Client;
 use crate::ingest_error::IngestError;
@@ -525,7 +526,7 @@ impl ResumableUploads {
 
     /// Removes the uploads whose time is over.
     async fn remove_expired(&self) {
-        let now = seconds_since_1970(SystemTime::now());
+        let now = seconds_since_1970(SystemTime::now() - clock_lead(&self.service));
         let over: Vec<_> = {
             let table = lock(&self.table);
             table.values().filter(|kept| lock(&kept.record).expires <= now).cloned().collect()

@@ -13,6 +13,7 @@ use tokio::time::interval;
 
 use crate::access::{self, Denied, PathRight, Permit, Principal, ToDelete, ToWrite};
 use crate::budget_use::{self, StoredClaim};
+use crate::clock_watch::clock_lead;
 use crate::contents::{ContentPath, NameKind, Precondition, StoreError};
 use crate::delivery::Client;
 use crate::events::{self, Remover};
@@ -280,7 +281,8 @@ async fn make_room(service: &MediaService) {
     let config = service.config();
     let failed = |error| service.events.tell(events::trash_failed(&error, SystemTime::now()));
     let ids = ids(service).await.map_err(failed).unwrap_or_default();
-    for (id, reason) in expired(&ids, config.trash_keep, config.trash_bytes_max, SystemTime::now()) {
+    let now = SystemTime::now() - clock_lead(service);
+    for (id, reason) in expired(&ids, config.trash_keep, config.trash_bytes_max, now) {
         // Where a disk does not answer, a later look removes it.
         let _ = evict(service, id, reason).await.map_err(failed);
     }

@@ -12,6 +12,7 @@ use anyhow::{Context as _, ensure};
 use api::{RemovableContent, Removals};
 use copy::{Failures, MoveProgress};
 use service::access::{Permit, ToDelete};
+use service::clock_watch::clock_lead;
 use service::events::Remover;
 use service::operations::RemovalLimits;
 use service::{MediaService, ingest};
@@ -71,7 +72,8 @@ pub(super) async fn keep(
     protected.check()?;
     let done = |bytes| moved.file_is_done(bytes);
     let mut failures = Failures::default();
-    let left = look.remove(service, limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
+    let limits = by_clock(limits, clock_lead(service));
+    let left = look.remove(service, &limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
     left.await;
     failures.judge("passed over, the others were looked at")
 }
@@ -87,7 +89,16 @@ pub(super) async fn would_remove(service: &MediaService, limits: &RemovalLimits)
     let failures = std::mem::take(&mut look.failures);
     let judged = look.check().and_then(|()| protected.check());
     let problem = judged.and_then(|()| failures.judge("not looked at"));
-    Ok(Removals { problem: problem.err().map(|error| format!("{error:#}")), ..look.would_remove(limits) })
+    Ok(Removals {
+        problem: problem.err().map(|error| format!("{error:#}")),
+        ..look.would_remove(&by_clock(limits, clock_lead(service)))
+    })
+}
+
+/// The limits by a clock that was set ahead by `lead`: no content is older for that.
+fn by_clock(limits: &RemovalLimits, lead: Duration) -> RemovalLimits {
+    let max_age = limits.max_age.map(|max_age| max_age.saturating_add(Nanos::from(lead)));
+    RemovalLimits { max_age, ..limits.clone() }
 }
 
 /// Looks through a folder.
@@ -304,6 +315,7 @@ mod tests {
         assert_eq!(gone(&limits(None, Some(99))), ["a", "b"]);
         assert_eq!(gone(&limits(None, Some(1))), ["a", "b", "c"], "the newest is too young");
         assert_eq!(gone(&limits(Some(29), Some(80))), ["a", "b"], "what went by age counts");
+        assert!(gone(&by_clock(&limits(Some(29), None), Duration::from_secs(86_400))).is_empty(), "a clock set ahead");
         let old = RemovalLimits { min_age: Nanos::from_secs(3600 * 31), ..limits(Some(1), None) };
         assert!(gone(&old).is_empty());
         assert_eq!(reason(&limits(Some(29), Some(1)), Duration::from_secs(3600 * 30), 5), Some("max_age"));
