@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use bytes::{Buf, Bytes};
-use http_types::header::{HeaderName, STRICT_TRANSPORT_SECURITY, VARY};
+use http_types::header::{ACCEPT, HeaderName, STRICT_TRANSPORT_SECURITY, VARY};
 use http_types::{Method, StatusCode};
 use service::delivery::Client;
 use service::operations::Requester;
@@ -14,8 +14,10 @@ use service::requests::RequestRecord;
 use crate::access_log::record;
 use crate::client_stream::{ClientStream, write_all};
 use crate::forwarded::{RequestSender, sender};
+use crate::message::accept::quality;
+use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
-use crate::message::reply::{After, Reply, render_head, render_reply_head};
+use crate::message::reply::{After, PROBLEM, Reply, render_head, render_reply_head};
 use crate::shared::Shared;
 use crate::streamed::{Framing, PieceSink, Streamed};
 use crate::{cors, problem};
@@ -95,6 +97,12 @@ impl Exchange {
         Client { address: self.peer.ip(), local: self.local.ip(), is_proxy }
     }
 
+    /// True if the client wants a page more than a problem, as a browser does that opens an address.
+    fn prefers_page(&self) -> bool {
+        let accept = joined(&self.head.headers, &ACCEPT).unwrap_or_default();
+        quality(&accept, "text/html") > quality(&accept, PROBLEM)
+    }
+
     /// Writes a complete reply and logs it. Returns the socket if the connection stays open.
     pub(crate) async fn answer(&self, stream: ClientStream, reply: Reply) -> Option<ClientStream> {
         self.answer_whole(stream, reply).await?.kept(self.head.keep_alive).await
@@ -105,6 +113,10 @@ impl Exchange {
         let reserved = self.shared.memory.reserve(reply.body.len());
         if reserved.is_none() {
             reply = problem::busy();
+        }
+        // Firefox shows its user nothing of a problem's media type.
+        if (reply.status.is_client_error() || reply.status.is_server_error()) && self.prefers_page() {
+            reply = reply.in_words();
         }
         self.add_fields(&mut reply);
         let (status, mut sent) = (reply.status, reply.body_bytes(&self.head.method));

@@ -15,7 +15,7 @@ use service::latest::RecentEvents;
 use tokio::time::sleep;
 
 use crate::exchange::Exchange;
-use crate::listing::quality;
+use crate::message::accept::quality;
 use crate::message::conditional::joined;
 use crate::message::head::RequestHead;
 use crate::message::reply::Reply;

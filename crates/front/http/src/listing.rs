@@ -16,6 +16,7 @@ use units::ByteCount;
 
 use crate::content::content_path;
 use crate::exchange::Exchange;
+use crate::message::accept::quality;
 use crate::message::conditional::joined;
 use crate::message::query::Query;
 use crate::message::reply::{COMPONENT, Pieces, Reply, location};
@@ -178,44 +179,6 @@ fn prefers_json(exchange: &Exchange) -> bool {
     quality(&accept, "application/json") > quality(&accept, "text/html")
 }
 
-/// How much a media type is wanted, in thousandths: by the most specific range of `accept` that it is in (RFC 9110
-/// §12.5.1). A weight that cannot be read counts as one.
-pub(crate) fn quality(accept: &str, media_type: &str) -> u32 {
-    let (group, _) = media_type.split_once('/').unwrap_or_default();
-    let mut best = (0, 0);
-    for (range, weight) in weighted(accept) {
-        let specific = match range.as_str() {
-            "*/*" => 1,
-            range if range.strip_suffix("/*") == Some(group) => 2,
-            range if range == media_type => 3,
-            _ => continue,
-        };
-        if specific > best.0 {
-            best = (specific, weight);
-        }
-    }
-    best.1
-}
-
-/// The items of a field in small letters, each with its weight in thousandths (RFC 9110 §12.4.2); without one that is 1000.
-pub(crate) fn weighted(accept: &str) -> impl Iterator<Item = (String, u32)> {
-    accept.split(',').map(|item| {
-        let mut parts = item.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
-        (name, weight.map_or(1000, thousandths))
-    })
-}
-
-/// `0.125` is 125; more than three places do not exist (RFC 9110 §12.4.2).
-fn thousandths(weight: &str) -> u32 {
-    let (whole, places) = weight.split_once('.').unwrap_or((weight, ""));
-    if whole != "0" {
-        return 1000;
-    }
-    format!("{places:0<3.3}").parse().unwrap_or(1000)
-}
-
 pub(crate) fn listed(entry: &Entry) -> ListingEntry {
     ListingEntry {
         name: entry.name.clone(),
@@ -268,20 +231,6 @@ pub(crate) fn rfc3339(time: SystemTime) -> String {
 mod tests {
     use super::*;
     use units::DiskId;
-
-    #[test]
-    fn the_accept_field_weighs_json_against_html() {
-        for (accept, json, html) in [
-            ("application/json;q=0.9, text/html;q=0.1", 900, 100),
-            ("text/html,application/xhtml+xml,*/*;q=0.8", 800, 1000),
-            ("application/*;q=0.55, */*;q=0.1", 550, 100),
-            ("APPLICATION/JSON ; Q=0", 0, 0),
-            ("*/*", 1000, 1000),
-            ("application/json;q=x, text/html;q=0.1239", 1000, 123),
-        ] {
-            assert_eq!((quality(accept, "application/json"), quality(accept, "text/html")), (json, html), "{accept}");
-        }
-    }
 
     #[test]
     fn names_are_text_and_links_are_encoded() {

@@ -5,7 +5,7 @@ use http_types::header::{
 };
 use http_types::{HeaderMap, StatusCode};
 
-use crate::listing::weighted;
+use crate::message::accept::weighted;
 use crate::message::conditional::joined;
 use crate::message::media_type::media_type;
 use crate::message::reply::Reply;

@@ -105,6 +105,19 @@ async fn ranges_and_conditions_over_the_wire() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_browser_that_opens_an_address_gets_the_words_of_an_error_and_a_program_its_members() {
+    let harness = Harness::start(HttpConfig::default());
+    for (accept, media_type) in [
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "text/plain; charset=utf-8"),
+        ("video/webm,video/*;q=0.9,*/*;q=0.5", "application/problem+json"),
+        ("*/*", "application/problem+json"),
+    ] {
+        let answer = harness.one(&format!("GET /media/gone HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\n\r\n"));
+        assert_eq!((answer.status, answer.field("content-type")), (404, Some(media_type)), "{accept}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_is_answered_as_a_get() {
     let harness = Harness::start(HttpConfig::default());
     harness.store.put("film.mp4", &pattern(5000));

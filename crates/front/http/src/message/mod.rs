@@ -3,6 +3,7 @@
 //! Promise: no input or output, no clock; no bytes from a peer cause a panic here. Not here: connections
 //! (`connection`), the answers (`content`, `upload`, `management`). See RFC 9110 and RFC 9112.
 
+pub mod accept;
 pub mod authority;
 pub mod chunked;
 pub mod cmcd;

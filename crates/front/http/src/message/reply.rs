@@ -1,6 +1,6 @@
 //! Replies: status, fields and a small body; and the bytes of a response head.
 //!
-//! Promise: every error is `application/problem+json` (RFC 9457). Not here: the choice of the reply.
+//! Promise: every error is `application/problem+json` (RFC 9457), or its words as plain text. Not here: the choice of the reply.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -15,6 +15,9 @@ use webdav::DavCondition;
 
 use super::head::{HttpVersion, RequestHead};
 use super::problem_type::ProblemType;
+
+/// Media type of errors.
+pub(crate) const PROBLEM: &str = "application/problem+json";
 
 /// Value of the `Server` field.
 pub const SERVER: &str = concat!("isocast/", env!("CARGO_PKG_VERSION"));
@@ -112,6 +115,18 @@ impl Reply {
     pub fn problem_of(kind: ProblemType, status: StatusCode, detail: &str) -> Self {
         problem_with(kind, status, status.canonical_reason().unwrap_or("Error"), detail, &[])
     }
+
+    /// A problem as the browser of a person shows it: its words as plain text. Any other reply stays as it is.
+    #[must_use]
+    pub(crate) fn in_words(mut self) -> Self {
+        if let Some((_, media_type)) = self.fields.iter_mut().find(|(_, value)| value == PROBLEM) {
+            "text/plain; charset=utf-8".clone_into(media_type);
+            let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            let words = [&problem["title"], &problem["detail"]].map(|part| part.as_str().unwrap_or_default());
+            self.body = format!("{}\n", words.join(": ")).into();
+        }
+        self
+    }
 }
 
 /// An RFC 9457 problem with extension members.
@@ -129,7 +144,7 @@ pub fn problem_with(
     }
     let mut body = object.to_string();
     body.push('\n');
-    Reply::with_body(status, "application/problem+json", body).field(header::CACHE_CONTROL, "no-store")
+    Reply::with_body(status, PROBLEM, body).field(header::CACHE_CONTROL, "no-store")
 }
 
 /// Fate of the connection after a response, and the field that states it.
@@ -215,6 +230,16 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(body).expect("JSON");
         assert_eq!(value["status"], 404);
         assert_eq!(value["detail"], "no such content");
+    }
+
+    #[test]
+    fn a_problem_in_words_keeps_its_status_and_fields() {
+        let reply =
+            Reply::problem(StatusCode::NOT_FOUND, "no such content").field(header::RETRY_AFTER, "10").in_words();
+        assert_eq!((reply.status, &reply.body[..]), (StatusCode::NOT_FOUND, &b"Not Found: no such content\n"[..]));
+        assert_eq!(reply.fields[0], (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()));
+        assert_eq!(reply.fields.last(), Some(&(header::RETRY_AFTER, "10".to_owned())));
+        assert_eq!(Reply::json(&[1]).in_words().body, Reply::json(&[1]).body);
     }
 
     #[test]
