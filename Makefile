@@ -106,7 +106,7 @@ test-players: build ## play films with mpv, VLC, ffplay, GStreamer, MPlayer and 
 
 test-page: build ## the page in Chromium and Firefox: set-up, uploads, playback, settings, volumes, accessibility, the guide
 	@scripts/setup --page
-	@ISOCAST_BIN=$(abspath $(BINARY)) node --test tests/players/page.mjs tests/players/page_setup.mjs tests/players/page_work.mjs
+	@ISOCAST_BIN=$(abspath $(BINARY)) node --test tests/players/page.mjs tests/players/page_flows.mjs tests/players/page_work.mjs
 
 test-api: ## the calls of the API against their description, by a property-based fuzzer (schemathesis) on a live server, 4 minutes
 	@scripts/setup --api

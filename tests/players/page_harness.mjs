@@ -1,9 +1,11 @@
 // What the tests of the page share: a server of its own folder, a browser, waiting, and the rules of accessibility.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join, resolve } from "node:path";
+import { connect, createServer } from "node:net";
+import { basename, join, resolve } from "node:path";
+import { Transform } from "node:stream";
 import puppeteer from "puppeteer-core";
 
 export const program = resolve(process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname);
@@ -11,6 +13,7 @@ export const PHONE = { width: 390, height: 740, hasTouch: true, isMobile: true }
 export const DESKTOP = { width: 1280, height: 900 };
 /** Nothing here takes longer. */
 const PATIENCE_MS = 60_000;
+const FIREFOX = process.env["FIREFOX"] ?? "/usr/bin/firefox-esr";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /** A running server. */
@@ -56,8 +59,14 @@ export class PageServer {
     this.child?.kill();
   }
 
+  /** A request of this process, with the name and password in `login` once the server has accounts. */
+  fetch(path, { headers, ...init } = {}) {
+    const login = this.login && { Authorization: `Basic ${Buffer.from(this.login).toString("base64")}` };
+    return fetch(`${this.address}/${path}`, { ...init, headers: { ...login, ...headers } });
+  }
+
   async json(path) {
-    return (await fetch(`${this.address}/api/v1/${path}`)).json();
+    return (await this.fetch(`api/v1/${path}`)).json();
   }
 
   async patch(settings) {
@@ -66,11 +75,67 @@ export class PageServer {
   }
 }
 
-/** A browser: Chromium, or Debian's Firefox by WebDriver BiDi. */
-export function launch(kind = "chrome") {
-  if (kind === "firefox") return puppeteer.launch({ browser: "firefox", executablePath: process.env["FIREFOX"] ?? "/usr/bin/firefox-esr", extraPrefsFirefox: { "media.autoplay.default": 0, "media.autoplay.blocking_policy": 0 } });
+/** The reason for which a browser's tests are skipped; false: it is installed. */
+export const isMissing = (kind) => kind === "firefox" && !existsSync(FIREFOX) && `${FIREFOX} is not installed`;
+
+/** A browser: Chromium, or Debian's Firefox by WebDriver BiDi; its user reads `language`. */
+export function launch(kind = "chrome", language = "en") {
+  if (kind === "firefox") return puppeteer.launch({ browser: "firefox", executablePath: FIREFOX, extraPrefsFirefox: { "intl.accept_languages": language, "media.autoplay.default": 0, "media.autoplay.blocking_policy": 0 } });
   const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
-  return puppeteer.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: [...sandbox, "--autoplay-policy=no-user-gesture-required"] });
+  return puppeteer.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: [...sandbox, `--accept-lang=${language}`, "--autoplay-policy=no-user-gesture-required"] });
+}
+
+/** The texts of the page in a language. */
+export async function catalogue(language) {
+  const web = new URL("../../web/", import.meta.url);
+  const { code } = createRequire(new URL("package.json", web))("esbuild").transformSync(readFileSync(new URL(`src/texts/${language}.ts`, web), "utf8"), { loader: "ts" });
+  return (await import(`data:text/javascript;base64,${Buffer.from(code).toString("base64")}`))[language];
+}
+
+/** A way to a server that limits the bytes a second that each connection sends (`bytesPerSecond`, none: no limit), or is cut. */
+export class Link {
+  static async open(server) {
+    const link = new Link();
+    const ends = (link.ends = new Set());
+    const far = Number(new URL(server.address).port);
+    link.listener = createServer((near) => {
+      if (link.isCut) return void near.destroy();
+      const upstream = connect(far, "127.0.0.1");
+      const paced = new Transform({ transform: (bytes, _, done) => void setTimeout(() => done(null, bytes), link.bytesPerSecond ? (1000 * bytes.length) / link.bytesPerSecond : 0) });
+      for (const [one, other] of [[near, upstream], [upstream, near]]) {
+        ends.add(one);
+        one.on("error", () => {}).on("close", () => (ends.delete(one), other.destroy()));
+      }
+      near.pipe(paced).pipe(upstream).pipe(near);
+    });
+    await new Promise((done) => link.listener.listen(0, "127.0.0.1", done));
+    link.address = `http://127.0.0.1:${link.listener.address().port}`;
+    return link;
+  }
+
+  cut() {
+    this.isCut = true;
+    for (const end of this.ends) end.destroy();
+  }
+
+  mend() {
+    this.isCut = false;
+  }
+
+  close() {
+    this.cut();
+    this.listener.close();
+  }
+}
+
+/** Chooses a folder in the field for folders. WebDriver chooses files only: they get the paths that a browser gives the files of a folder. */
+export async function chooseFolder(kind, field, folder) {
+  if (kind === "chrome") return field.uploadFile(folder);
+  await field.evaluate((field, folder) => {
+    const name = ({ target }) => [...target.files].forEach((file) => Object.defineProperty(file, "webkitRelativePath", { value: `${folder}/${file.name}` }));
+    field.addEventListener("change", name, { capture: true, once: true });
+  }, basename(folder));
+  return field.uploadFile(...readdirSync(folder).map((name) => join(folder, name)));
 }
 
 /** Looks until `look` finds something; `page` is quoted where it does not. */
@@ -95,9 +160,9 @@ export class TestPage {
     Object.assign(this, { page, server });
   }
 
-  async open(hash) {
+  async open(hash, address = this.server.address) {
     await this.page.goto("about:blank");
-    await this.page.goto(`${this.server.address}/${hash}`);
+    await this.page.goto(`${address}/${hash}`);
   }
 
   until(what, look) {

@@ -1,18 +1,18 @@
-// The page in Chromium, in the hands of an administrator: set-up, entries of the configuration, volumes, uploads that break off, streams that are
-// stopped, links that end, and the rules of accessibility on every view. Run by `make test-page`.
+// The page in Chromium, in the hands of an administrator: entries of the configuration, uploads that wait, contents that are hard to play, the guide,
+// and the rules of accessibility on every view. Run by `make test-page`.
 import assert from "node:assert/strict";
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { createServer, request } from "node:http";
-import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, openSync, readFileSync, readdirSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
-import { DESKTOP, ffmpeg, launch, PageServer, PHONE, program, TestPage, until } from "./page_harness.mjs";
+import { DESKTOP, ffmpeg, launch, Link, PageServer, PHONE, program, TestPage, until } from "./page_harness.mjs";
 
 const folder = mkdtempSync(join(tmpdir(), "isocast-page-work-"));
 const media = join(folder, "media");
 const config = join(folder, "isocast.toml");
-const disks = [0, 1, 2, 3].map((number) => join(folder, `disk${number}`));
+const disks = [0, 1].map((number) => join(folder, `disk${number}`));
 const DISK_BYTES = 96 << 20;
 const FILM_S = 40;
 const VIEWS = ["#/", "#/films/film.mp4", "#live", "#health", "#log", "#settings", "#access", "#trash", "#setup"];
@@ -38,9 +38,9 @@ before(async () => {
     openSync(disk, "w");
     truncateSync(disk, DISK_BYTES);
   }
-  execFileSync(program, ["volume", "create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes", disks[0], disks[1]]);
+  execFileSync(program, ["volume", "create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes", ...disks]);
   writeFileSync(config, "# of the house\nplane.memory = '256MiB'\n\n[access]\nlocal_writes = true\n\n[[job]]\nname = \"report\" # the operator's\nkind = \"command\"\nschedule = \"0 0 1 1 *\"\ncommand = [\"/bin/true\"]\n");
-  server = await PageServer.start(folder, ["--root", media, "--volume", `${disks[0]},${disks[1]}`, "--config", config]);
+  server = await PageServer.start(folder, ["--root", media, "--volume", disks.join(","), "--config", config]);
   browser = await launch();
   page = await browser.newPage();
   await page.setViewport(DESKTOP);
@@ -55,14 +55,6 @@ after(async () => {
 
 const shown = () => page.$$eval("#library td.name", (cells) => cells.map((cell) => cell.textContent));
 const playedBeyond = (seconds) => on.until(`${seconds} s`, () => page.evaluate((s) => (document.querySelector("video")?.currentTime ?? 0) > s, seconds));
-
-/** A call that limits the bytes a second of uploads, or takes the network away, and the session that it goes by. */
-const slowed = async (page) => {
-  const session = await page.createCDPSession();
-  await session.send("Network.enable");
-  const slow = (uploadThroughput, offline = false) => session.send("Network.emulateNetworkConditions", { offline, latency: 0, downloadThroughput: -1, uploadThroughput });
-  return [session, slow];
-};
 
 test("a job is added by a form, run, changed, refused with the reason, removed and restored", async () => {
   await on.open("#settings");
@@ -135,47 +127,6 @@ test("a webhook is added by a form and gets a test event", async () => {
   }
 });
 
-test("a disk of a volume is replaced, and one is added, with what follows said first", async () => {
-  const volume = async () => (await server.json("volumes"))[0];
-  const bytes = Buffer.alloc(9_000_000, 7);
-  // The root takes uploads first: a job of the server's own copies into the volume where that is named.
-  assert.equal((await fetch(`${server.address}/media/on-disks.ts`, { method: "PUT", body: bytes })).status, 201);
-  await on.open("#health");
-  await on.text("films");
-  await on.picture("volume");
-  await on.guidePicture("volume");
-  await on.press(`Replace: Disk 0 · ${disks[0]}`);
-  await on.text("that takes hours on large disks");
-  await on.fill({ "The disk that comes": config }, "form.order");
-  await on.press("Replace", "form.order");
-  await on.until("the refusal", () => page.evaluate(() => document.querySelector("main .notice[role=alert]")?.textContent));
-  assert.equal((await volume()).disks[0].path, disks[0], "a disk that holds something is not taken");
-  await on.press(`Replace: Disk 0 · ${disks[0]}`);
-  await on.fill({ "The disk that comes": disks[2] }, "form.order");
-  await on.press("Replace", "form.order");
-  await on.until("the new disk", async () => (await volume()).disks[0].path === disks[2]);
-  await on.until("its filling", async () => (await volume()).upkeep === null && (await volume()).disks[0].state === "active");
-  await on.text(`Disk 0 · ${disks[2]}`);
-  await on.press("Add a disk");
-  await on.fill({ "The disk that comes": disks[3] }, "form.order");
-  await on.press("Add a disk", "form.order");
-  await on.until("the third disk", async () => (await volume()).disks.length === 3 && (await volume()).upkeep === null);
-  await on.text(`Disk 2 · ${disks[3]}`);
-  for (const order of ["Scrub", "Rebalance"]) {
-    await on.press(order);
-    await on.press(order, "form.order");
-    await on.until(`the end of ${order}`, async () => (await volume()).upkeep === null && (order === "Rebalance" || (await volume()).last_scrub !== null));
-  }
-  await on.press(`Remove: Disk 2 · ${disks[3]}`);
-  await on.press("Remove", "form.order");
-  await on.until("its leaving", async () => (await volume()).disks[2].state === "left");
-  await on.text("was removed");
-  await on.picture("volume-after");
-  await fetch(`${server.address}/media/on-disks.ts`, { method: "DELETE" });
-  // As the page says: the next start is to name the disks of now.
-  server.args[server.args.indexOf("--volume") + 1] = `${disks[2]},${disks[1]}`;
-});
-
 test("the command that makes a volume is put together", async () => {
   await on.open("#health");
   await on.text("films");
@@ -184,60 +135,11 @@ test("the command that makes a volume is put together", async () => {
   assert.deepEqual(line, ["isocast volume create --name films --layout mirror --yes /dev/sdb /dev/sdc", 'volumes = ["/dev/sdb,/dev/sdc"]']);
 });
 
-test("a folder's upload is cut by the server's death, goes on, and after a reload goes on once it is chosen again", async () => {
-  const sent = join(folder, "sent");
-  const there = join(media, "sent");
-  [sent, there].forEach((each) => mkdirSync(each));
-  const large = Buffer.alloc(24 << 20, 3);
-  for (let at = 0; at < large.length; at += 4096) large.writeUInt32LE(at, at);
-  writeFileSync(join(sent, "large.ts"), large);
-  writeFileSync(join(sent, "small.txt"), "small");
-  await on.open("#/");
-  await on.until("the list", () => page.$("#library td.name"));
-  const [session, slow] = await slowed(page);
-  await slow(2 << 20);
-  const choose = async () => {
-    const input = await on.until("the field", () => page.$("#library input[type=file][webkitdirectory]"));
-    await input.uploadFile(sent);
-  };
-  await choose();
-  const uploads = () => server.json("uploads");
-  const patched = [];
-  page.on("request", (request) => request.method() === "PATCH" && request.url().includes("/upload/") && patched.push(Number(request.headers()["upload-offset"])));
-  // The page counts the bytes that sockets hold, too: only those on the disk outlast the server.
-  const onDisk = () => readdirSync(there).filter((name) => name.startsWith(".isocast-upload-")).reduce((bytes, name) => bytes + statSync(join(there, name)).size, 0);
-  await on.until("bytes on the disk", () => onDisk() > 1 << 20);
-  await slow(2 << 20, true);
-  await server.restart();
-  // A start finds the bytes of a request that was killed beside its other work: a client that is back earlier sends them again.
-  await until("the part", () => readdirSync(there).some((name) => name.startsWith(".isocast-upload-kept-")));
-  await slow(2 << 20);
-  // Without a touch it continues: bytes that were durable are not sent again.
-  await on.until("a request that continues", () => patched.at(-1) > 0);
-  await on.picture("upload-going-on");
-  await page.reload();
-  await on.text("Uploads that did not end");
-  await on.picture("upload-unfinished");
-  const left = await until("the bytes so far", async () => (await uploads()).find(({ offset, length }) => offset >= patched.at(-1) && length === large.length));
-  patched.length = 0;
-  await slow(-1);
-  await choose();
-  // The small file is there from the first time: the page asks.
-  await on.press("Skip", ".uploads");
-  await until("the content", async () => (await fetch(`${server.address}/media/sent/large.ts`, { method: "HEAD" })).ok);
-  page.removeAllListeners("request");
-  assert.ok(patched[0] > 0 && patched[0] >= left.offset, `it went on at ${patched}, and ${left.offset} were there`);
-  const stored = Buffer.from(await (await fetch(`${server.address}/media/sent/large.ts?rate=max`)).arrayBuffer());
-  assert.ok(stored.equals(large));
-  await on.until("no upload that waits", async () => (await uploads()).length === 0);
-  await session.detach();
-});
-
 test("an upload is paused, continued, and one whose log-in ended says so and continues", async () => {
-  await on.open("#/");
+  const link = await Link.open(server);
+  link.bytesPerSecond = 2 << 20;
+  await on.open("#/", link.address);
   await on.until("the list", () => page.$("#library td.name"));
-  const [session, slow] = await slowed(page);
-  await slow(2 << 20);
   const file = join(folder, "paused.ts");
   writeFileSync(file, Buffer.alloc(16 << 20, 5));
   await (await page.$("#library input[type=file]:not([webkitdirectory])")).uploadFile(file);
@@ -248,11 +150,11 @@ test("an upload is paused, continued, and one whose log-in ended says so and con
   await on.text("This server does not allow you to write");
   writeFileSync(config, readFileSync(config, "utf8").replace("local_writes = false", "local_writes = true"));
   server.child.kill("SIGHUP");
-  await slow(-1);
+  link.bytesPerSecond = 0;
   await on.until("the right to write", async () => (await fetch(`${server.address}/media/probe.txt`, { method: "PUT", body: "x" })).ok);
   await on.press("Try again", ".uploads");
   await on.until("the content", async () => (await fetch(`${server.address}/media/paused.ts`, { method: "HEAD" })).headers.get("Content-Length") === String(16 << 20));
-  await session.detach();
+  link.close();
 });
 
 test("an upload that finds the disk full says so, and is stored once there is room", async () => {
@@ -281,36 +183,6 @@ test("an upload that finds the disk full says so, and is stored once there is ro
   } finally {
     await context.close();
     full.stop();
-  }
-});
-
-test("30 s of a film play without a stall while an upload runs, and its stream is stopped", async () => {
-  let uploading = true;
-  const upload = (async () => {
-    for (let nth = 0; uploading; nth += 1) await fetch(`${server.address}/media/up-${nth % 4}.ts`, { method: "PUT", body: Buffer.alloc(8 << 20, nth) });
-  })();
-  await on.open("#/films/film.mp4");
-  await playedBeyond(30);
-  const line = await page.$eval("#player [role=status]", (line) => line.textContent);
-  uploading = false;
-  await upload;
-  assert.match(line, /no interruption/);
-  await on.picture("player");
-  await on.guidePicture("player");
-  await on.text("This content has 2 tracks of sound", "#player");
-  const viewer = spawn("curl", ["-s", "-o", "/dev/null", "--limit-rate", "50k", `${server.address}/media/films/film.mp4`]);
-  try {
-    await on.open("#live");
-    await on.until("the one stream", async () => (await page.$$(".streams tbody tr")).length === 1 && (await server.json("streams")).length === 1);
-    await on.guidePicture("live");
-    await on.press("Explain the stream of films/film.mp4", ".streams");
-    await on.text("are reserved for it: the content needs it", "dialog[open]");
-    await on.press("Close", "dialog[open]");
-    await on.press("Stop", ".streams");
-    await on.press("Stop", "dialog[open]");
-    await until("its end", async () => (await server.json("streams")).length === 0);
-  } finally {
-    viewer.kill();
   }
 });
 
@@ -394,6 +266,7 @@ test("a view that is opened while the server is down comes once it is back", asy
 });
 
 test("a browser whose storage is full still shows the page, plays and uploads, and says that uploads are not kept until it has room", async () => {
+  const link = await Link.open(server);
   const context = await browser.createBrowserContext();
   try {
     const other = await context.newPage();
@@ -403,20 +276,20 @@ test("a browser whose storage is full still shows the page, plays and uploads, a
       Object.defineProperty(window, "localStorage", { get: () => (window.hasRoom ? get.call(window) : refuse()) });
     });
     const there = new TestPage(other, server);
-    await there.open("#/films/film.mp4");
+    await there.open("#/films/film.mp4", link.address);
     await there.until("the picture", () => other.evaluate(() => document.querySelector("video")?.currentTime > 0.5));
-    const [, slow] = await slowed(other);
-      await slow(1 << 20);
+    link.bytesPerSecond = 1 << 20;
     const file = join(folder, "kept-nowhere.ts");
     writeFileSync(file, Buffer.alloc(12 << 20, 9));
     await (await there.until("the field", () => other.$("#library input[type=file]:not([webkitdirectory])"))).uploadFile(file);
     await there.text("The storage of this browser is full or forbidden", ".uploads");
     await other.evaluate(() => void (window.hasRoom = true));
     await there.until("its address to be kept", () => other.evaluate(() => localStorage.getItem("isocast.uploads")?.includes("kept-nowhere.ts") && !document.querySelector(".uploads").innerText.includes("full or forbidden")));
-    await slow(-1);
+    link.bytesPerSecond = 0;
     await there.until("the content", async () => (await fetch(`${server.address}/media/films/kept-nowhere.ts`, { method: "HEAD" })).ok);
   } finally {
     await context.close();
+    link.close();
   }
 });
 
@@ -507,25 +380,5 @@ test("the guide is at /help, in both languages, and its commands and configurati
         execFileSync("sh", ["-c", `${command}${line.includes("doctor") ? " || test $? -eq 1" : ""}`], { cwd: work, stdio: "pipe" });
       }
     }
-  }
-});
-
-test("a link opens a content in a browser without a log-in, and not once it has ended", async () => {
-  await server.patch({ "access.anonymous": "none" });
-  const made = await fetch(`${server.address}/api/v1/users`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ name: "ada", password: "a long one", rights: ["read", "write", "delete", "share", "admin"] }) });
-  assert.equal(made.status, 204);
-  const login = { Authorization: `Basic ${Buffer.from("ada:a long one").toString("base64")}`, "Content-Type": "application/json" };
-  const share = await fetch(`${server.address}/api/v1/shares`, { method: "POST", headers: login, body: JSON.stringify({ path: "films/film.mp4", expires_seconds: 4 }) });
-  const { address } = await share.json();
-  const context = await browser.createBrowserContext();
-  try {
-    const other = await context.newPage();
-    await other.goto(server.address + address);
-    await until("the picture", () => other.evaluate(() => document.querySelector("video")?.currentTime > 0.2));
-    const seen = async () => (await other.goto(`${server.address}${address}&again=${Date.now()}`)).status();
-    await until("the end of the link", async () => (await seen()) === 403);
-    await assert.rejects(other.goto(`${server.address}/media/films/film.mp4`), /AUTH|401/, "a login is asked for");
-  } finally {
-    await context.close();
   }
 });
