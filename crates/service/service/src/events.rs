@@ -18,7 +18,7 @@ use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 
 /// The kinds of events there are, but for those about the logs and the webhooks themselves.
-pub const KINDS: [&str; 50] = [
+pub const KINDS: [&str; 51] = [
     "archive_broken",
     "budget_refused",
     "reservation_kept",
@@ -28,6 +28,7 @@ pub const KINDS: [&str; 50] = [
     "server_stopping",
     "configuration_reloaded",
     "configuration_refused",
+    "clock_set_ahead",
     "stream_refused",
     "stream_ended",
     "stream_stopped",
