@@ -88,8 +88,9 @@ export function launch(kind = "chrome", language = "en") {
 /** The texts of the page in a language. */
 export async function catalogue(language) {
   const web = new URL("../../web/", import.meta.url);
-  const { code } = createRequire(new URL("package.json", web))("esbuild").transformSync(readFileSync(new URL(`src/texts/${language}.ts`, web), "utf8"), { loader: "ts" });
-  return (await import(`data:text/javascript;base64,${Buffer.from(code).toString("base64")}`))[language];
+  const source = new URL(`src/texts/${language}.ts`, web).pathname;
+  const { outputFiles } = createRequire(new URL("package.json", web))("esbuild").buildSync({ entryPoints: [source], bundle: true, format: "esm", write: false });
+  return (await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`))[language];
 }
 
 /** A way to a server that limits the bytes a second that each connection sends (`bytesPerSecond`, none: no limit), or is cut. */
