@@ -15,6 +15,7 @@ const config = join(folder, "isocast.toml");
 const disks = [0, 1].map((number) => join(folder, `disk${number}`));
 const DISK_BYTES = 96 << 20;
 const FILM_S = 40;
+const LATE_MS = 500;
 const VIEWS = ["#/", "#/films/film.mp4", "#live", "#health", "#log", "#settings", "#access", "#trash", "#setup"];
 const guide = new URL("../../docs/guide/", import.meta.url).pathname;
 
@@ -44,8 +45,19 @@ before(async () => {
   browser = await launch();
   page = await browser.newPage();
   await page.setViewport(DESKTOP);
+  await page.evaluateOnNewDocument(answerChangesLate, LATE_MS);
   on = new TestPage(page, server);
 });
+
+/** As over a far link: a change is in force before the page knows. */
+function answerChangesLate(late) {
+  const fetched = window.fetch;
+  window.fetch = async (...request) => {
+    const answer = await fetched(...request);
+    if ((request[1]?.method ?? request[0]?.method) === "PATCH") await new Promise((resolve) => setTimeout(resolve, late));
+    return answer;
+  };
+}
 
 after(async () => {
   await browser?.close();

@@ -7,11 +7,18 @@ import { ARRAYS } from "./members";
 import { Work } from "./Work";
 import { fromText, toText } from "./values";
 
+interface Change {
+  key: string;
+  /** `null`: the default. */
+  value: SettingValue | null;
+}
+
 export function Settings() {
   const [state, setState] = useState<SettingsInForce | Problem | null>(null);
   const [note, setNote] = useState("");
   /** The latest changes made here, the newest first: each can be undone. */
-  const [undo, setUndo] = useState<{ key: string; value: SettingValue | null }[]>([]);
+  const [undo, setUndo] = useState<Change[]>([]);
+  const [changing, setChanging] = useState(false);
   const read = useCallback(async () => setState(await settings().catch((problem: Problem) => problem)), []);
   useEffect(() => void read(), []);
   if (state === null) return <section class="card" aria-busy="true">{t.reading}</section>;
@@ -22,30 +29,31 @@ export function Settings() {
       </section>
     );
   }
-  /** The reason for which it is not in force; empty: it is. */
-  const change = async (key: string, value: SettingValue | null): Promise<string> => {
+  /** The reason for which it is not in force; empty: it is, and `undoable` are the changes that can be undone from then on. */
+  const change = async ({ key, value }: Change, undoable: Change[]): Promise<string> => {
+    setChanging(true);
     try {
       setState(await changeSetting(key, value, state.tag));
       setNote(t.settingChanged(key));
+      setUndo(undoable);
       return "";
     } catch (problem) {
       if ((problem as Problem).status !== 412) return words(problem as Problem);
       await read();
       return t.settingsChangedElsewhere;
+    } finally {
+      setChanging(false);
     }
   };
-  const keep = async (key: string, value: SettingValue | null) => {
+  const keep = (key: string, value: SettingValue | null) => {
     const before = state.settings.find((entry) => entry.key === key);
-    const failed = await change(key, value);
-    if (failed === "") setUndo([{ key, value: before === undefined || before.source === "default" ? null : before.value }, ...undo]);
-    return failed;
+    return change({ key, value }, [{ key, value: before === undefined || before.source === "default" ? null : before.value }, ...undo]);
   };
   const undoLast = async () => {
     const [last, ...others] = undo;
     if (last === undefined) return;
-    const failed = await change(last.key, last.value);
+    const failed = await change(last, others);
     if (failed !== "") setNote(failed);
-    else setUndo(others);
   };
   const single = state.settings.filter(({ key }) => !ARRAYS.some((array) => key.startsWith(`${array}.`)));
   const changeable = single.filter((entry) => entry.changeable);
@@ -55,7 +63,11 @@ export function Settings() {
       {note !== "" && (
         <p class="notice bar" role="status">
           {note}
-          {undo.length > 0 && <button onClick={() => void undoLast()}>{t.undo(undo[0]?.key ?? "")}</button>}
+          {undo.length > 0 && (
+            <button disabled={changing} onClick={() => void undoLast()}>
+              {t.undo(undo[0]?.key ?? "")}
+            </button>
+          )}
         </p>
       )}
       <Work settings={state.settings} changeable={changeable.length > 0} keep={keep} />
