@@ -86,6 +86,7 @@ impl Areas {
     /// Position of a unit's payload.
     #[must_use]
     pub fn payload(&self, unit: u32) -> u64 {
+        debug_assert!(unit < self.units(), "a unit of this disk");
         self.units_start() + u64::from(unit) * self.slot_bytes()
     }
 

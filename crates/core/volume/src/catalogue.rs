@@ -67,6 +67,10 @@ impl Catalogue {
         let old = self.contents.remove(name)?;
         self.marks -= usize::from(is_mark(name));
         self.record_bytes -= put_bytes(name.len(), old.parts.len());
+        debug_assert!(
+            !self.contents.is_empty() || (self.marks, self.record_bytes) == (0, 0),
+            "the counts fit the names"
+        );
         Some(old)
     }
 

@@ -123,7 +123,11 @@ impl PendingChanges {
 
     /// A content is gone.
     pub(crate) fn retire(&mut self, content: Arc<StoredContent>) {
-        let units = content.parts.iter().flat_map(StoredPart::places).collect();
+        let units: Vec<_> = content.parts.iter().flat_map(StoredPart::places).collect();
+        debug_assert!(
+            self.retired.iter().flat_map(|retired| &retired.units).all(|place| !units.contains(place)),
+            "a unit is retired once"
+        );
         self.retire_units(units, content);
     }
 

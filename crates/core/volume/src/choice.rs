@@ -90,6 +90,7 @@ pub(crate) fn choose(
     let round = (0..count).map(|step| (start + step) % count);
     let fullest = || (0..count).filter(|disk| free[*disk] > 0).max_by_key(|disk| (free[*disk], usize::MAX - disk));
     let single = |first| Some(ChosenDisks { first, second: None });
+    debug_assert!(count == drives.len(), "each disk has its drive");
     match placement {
         Placement::Span => before.filter(|disk| free[*disk] > 0).or_else(fullest).and_then(single),
         Placement::Stripe => round.into_iter().find(|disk| free[*disk] > 0).and_then(single),
@@ -119,6 +120,7 @@ pub(crate) fn choose(
                 let first = *by_room.first()?;
                 by_room.into_iter().find(|second| is_apart(first, *second)).map(|second| (first, second))
             })?;
+            debug_assert!(free[first] > 0 && free[second] > 0, "a chosen disk has room");
             Some(ChosenDisks { first, second: Some(second) })
         }
     }

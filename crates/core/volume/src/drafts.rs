@@ -131,7 +131,8 @@ impl<U, P: Clone> Drafts<U, P> {
         }
         let (members, tail, life) = (Vec::new(), None, DraftLife::Receiving);
         let growth = keep.then(WrittenPieces::default);
-        self.drafts.insert(number, DraftState { upload, draft, keep, members, growth, tail, life });
+        let before = self.drafts.insert(number, DraftState { upload, draft, keep, members, growth, tail, life });
+        debug_assert!(before.is_none(), "a number is given once");
         number
     }
 
@@ -221,6 +222,10 @@ impl<U, P: Clone> Drafts<U, P> {
         if let Some(growth) = &mut state.growth {
             let on = members.into_iter().map(|member| (member, growth.disks.entry(member).or_default().given));
             let (length, digest) = (state.draft.length(), state.draft.open_digest());
+            debug_assert!(
+                growth.ends.back().is_none_or(|end| end.length < length),
+                "a piece lies behind those before it"
+            );
             growth.ends.push_back(PieceEnd { length, digest, on: on.collect() });
         }
         Ok(())
@@ -240,7 +245,12 @@ impl<U, P: Clone> Drafts<U, P> {
     ) -> Result<bool, VolumeError> {
         let Some(state) = self.drafts.get_mut(&number) else { return Ok(false) };
         let Some(growth) = &mut state.growth else { return Ok(false) };
-        growth.disks.entry(member).or_default().durable = bytes;
+        let disk = growth.disks.entry(member).or_default();
+        debug_assert!(
+            disk.durable <= bytes && bytes <= disk.given,
+            "durable bytes stay so, and were given to the disk"
+        );
+        disk.durable = bytes;
         let Some(end) = growth.take_durable().filter(|_| state.life == DraftLife::Receiving) else { return Ok(false) };
         volume.enter(&state.draft, end.length, end.digest, now)?;
         Ok(true)
@@ -351,6 +361,10 @@ impl<U, P: Clone> Drafts<U, P> {
     /// Gives the disks that it goes to.
     fn add(&mut self, number: u64, payload: &[u8], bytes: &DraftBytes<P>, volume: &Volume) -> Vec<MemberId> {
         let places = self.state(number).draft.add(volume.members(), payload);
+        debug_assert!(
+            places.iter().all(|(_, position)| position.is_multiple_of(crate::BLOCK_BYTES)),
+            "a piece begins where a direct write can"
+        );
         let length = whole_blocks(payload.len());
         for place in &places {
             self.write(number, *place, (bytes.clone(), length), volume);
@@ -389,6 +403,7 @@ impl<U, P: Clone> Drafts<U, P> {
     /// Ends the writes of an upload: its disks get the order to finish or forget it, and it is over when none of them is left.
     fn close(&mut self, number: u64, life: DraftLife, volume: &mut Volume) {
         let state = self.state(number);
+        debug_assert!(state.life != DraftLife::Ending, "nothing becomes of a draft that ends");
         state.life = life;
         let step = if life == DraftLife::Ending { DraftStep::Forget } else { DraftStep::Finish };
         let steps: Vec<_> = state.members.iter().map(|member| (number, step(*member))).collect();

@@ -189,6 +189,8 @@ impl MemberTable {
     /// A disk of `size` bytes comes under the number of one that left, or the next, on a drive of its own.
     pub(crate) fn enter(&mut self, member: MemberId, size: u64, state: MemberState) {
         let number = member.index();
+        debug_assert!(number <= self.superblock.members.len(), "numbers of disks have no gap");
+        debug_assert!(self.state(member).is_none_or(|state| !state.takes_part()), "the number of a disk that is there");
         if number == self.superblock.members.len() {
             self.superblock.members.push(MemberRecord { size, state, since: 0 });
             self.present.push(true);
@@ -197,6 +199,10 @@ impl MemberTable {
         self.superblock.members[number] = MemberRecord { size, state, since: self.superblock.generation + 1 };
         self.present[number] = true;
         self.drives[number] = self.drives.iter().max().map_or(0, |drive| drive + 1);
+        debug_assert!(
+            self.present.len() == self.drives.len() && self.ids().count() == self.drives.len(),
+            "one row a disk"
+        );
     }
 
     /// Gives a disk another state, with the superblocks to write for it (see [`crate::Volume::take_out`]).
@@ -209,6 +215,7 @@ impl MemberTable {
 
     /// A disk that failed is only read from now on.
     pub(crate) fn only_read(&mut self, member: MemberId) {
+        debug_assert!(self.is_writable(member), "a disk fails once");
         self.only_read.push(member);
     }
 
@@ -234,6 +241,7 @@ impl MemberTable {
                 steps[copy % 2].push(DiskWrite { member, position, bytes: bytes.clone() });
             }
         }
+        debug_assert!(steps[0].len() == steps[1].len(), "a crash leaves one step whole, with a copy at each end");
         steps
     }
 }

@@ -53,6 +53,10 @@ impl Recordings {
     /// More of a recording is on its disks. Durable with the next commit.
     pub(crate) fn enter(&mut self, new: Recorded, changes: &mut PendingChanges) {
         let old = self.0.remove(&new.content.generation);
+        debug_assert!(
+            old.as_ref().is_none_or(|old| old.content.length <= new.content.length),
+            "durable bytes of a recording stay so"
+        );
         let known = old.as_ref().map_or(&[][..], |old| &old.content.parts);
         let same = known.iter().zip(&new.content.parts).take_while(|(old, new)| old == new).count();
         let parts = new.content.parts[same..].into();

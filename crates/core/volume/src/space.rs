@@ -183,7 +183,10 @@ impl FreeSpace {
             Some(disk) => Some(self.take_unit(disk, halves[1], wanted, held)?),
             None => None,
         };
-        assert!(second.is_none_or(|second: UnitPlace| second.member != first.member), "copies lie on different disks");
+        assert!(
+            second.is_none_or(|second| members.are_apart(second.member, first.member)),
+            "copies lie on different drives"
+        );
         Some((first, second))
     }
 

@@ -130,7 +130,10 @@ impl<B: Backend> DiskThread<B> {
         match self.backend.uploads().granted(grant, monotonic()) {
             Granted::Late => {}
             Granted::Unused => self.shared.stats.grants_unused.add(1),
-            Granted::Write { upload, offset, bytes } => self.backend.write(upload, offset, bytes, grant.until),
+            Granted::Write { upload, offset, bytes } => {
+                debug_assert!(bytes <= grant.bytes_max, "no more is written than granted");
+                self.backend.write(upload, offset, bytes, grant.until);
+            }
             Granted::Commit => {
                 self.shared.stats.commits.add(1);
                 self.backend.commit();

@@ -108,6 +108,7 @@ impl GrantPort for Ungoverned {
             StoreMessage::Placed { .. } => {}
             StoreMessage::Withdraw { job, .. } => self.offers.retain(|old| old.job != job),
             StoreMessage::Done(done) => {
+                debug_assert!(self.granted.is_none_or(|offer| offer.job == done.job), "the granted job is done");
                 if let Some(mut offer) = self.granted.take()
                     && done.ready_bytes > 0
                     && !self.offers.iter().any(|other| other.job == offer.job)

@@ -129,6 +129,7 @@ impl Index {
                     Some(None) => {}
                 }
             }
+            debug_assert!(state.known.len() <= self.entries_max, "bounded, whatever the file says");
         }
         let index = Arc::clone(self);
         thread::Builder::new().name("store-index".into()).spawn(move || index.save_until_closed(&file))?;

@@ -67,7 +67,9 @@ impl FailedParts {
     /// A copy of the byte at `offset` is wrong.
     fn add(&self, offset: u64) {
         let part = offset / self.unit_bytes;
-        if let Some(bits) = usize::try_from(part / 64).ok().and_then(|word| self.parts.get(word)) {
+        let bits = usize::try_from(part / 64).ok().and_then(|word| self.parts.get(word));
+        debug_assert!(bits.is_some(), "a content has this part");
+        if let Some(bits) = bits {
             bits.fetch_or(1 << (part % 64), Ordering::Relaxed);
         }
     }
@@ -158,6 +160,7 @@ impl OpenContents {
         while self.tables.len() > TABLES_MAX || (self.tables.len() > 1 && blocks(&self.tables) > CHECKSUMS_MAX) {
             self.tables.pop_front();
         }
+        debug_assert!(self.tables.back().is_some_and(|(newest, _)| *newest == generation), "the newest table stays");
     }
 
     /// True if no content has a reader.

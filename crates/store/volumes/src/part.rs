@@ -66,6 +66,11 @@ impl UploadPart {
     }
 
     pub(super) fn push(&mut self, block: Block) {
+        let is_direct = |bytes: u64| bytes.is_multiple_of(limits::DIRECT_ALIGN);
+        debug_assert!(
+            block.len() > 0 && is_direct(block.len()) && is_direct(block.position),
+            "a direct write takes it"
+        );
         self.blocks.push_back(block);
     }
 
@@ -81,6 +86,7 @@ impl UploadPart {
         while bytes > 0 && !self.blocks.is_empty() {
             let (position, slices, length) = self.run(bytes);
             let run = writer.write_run(file, position, &slices, piece_bytes(until), || monotonic() < until);
+            debug_assert!(0 < length && length <= bytes && run.bytes <= length, "a run is granted, and written once");
             let whole = run.bytes - run.bytes % limits::DIRECT_ALIGN;
             self.let_go(whole);
             written += whole;
@@ -98,6 +104,7 @@ impl UploadPart {
     /// The next blocks that lie one behind the other: position, bytes and length, at most `bytes`.
     fn run(&self, bytes: u64) -> (u64, Vec<&[u8]>, u64) {
         let first = self.blocks.front().expect("there is a block");
+        debug_assert!(self.within < first.len(), "a block that is written is gone");
         let position = first.position + self.within;
         let (mut slices, mut length, mut skip) = (Vec::new(), 0, self.within);
         for block in &self.blocks {
@@ -123,6 +130,7 @@ impl UploadPart {
             self.gone += first.len();
             self.blocks.pop_front();
         }
+        debug_assert!(bytes == 0, "more was written than there is");
     }
 }
 

@@ -80,6 +80,7 @@ impl UnitRead {
     /// Reads the next run in pieces, and calls `may_begin` before each.
     pub(super) fn read(&mut self, file: BorrowedFd<'_>, mut may_begin: impl FnMut() -> bool) -> Result<(), Errno> {
         let end = self.done + self.next_run().1;
+        debug_assert!(end <= self.total(), "a run ends with the payload");
         while self.done < end && may_begin() {
             let (position, run) = self.run_at(self.done);
             let length = index(run.min(end - self.done).min(limits::PIECE_BYTES_MAX));

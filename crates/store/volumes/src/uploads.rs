@@ -80,6 +80,10 @@ impl Core {
     /// A chunk has come; it is full unless it is the upload's last.
     pub(super) fn take_chunk(&mut self, id: UploadId, mut chunk: Chunk) {
         let padded = chunk.filled.next_multiple_of(index(volume::BLOCK_BYTES));
+        debug_assert!(
+            chunk.filled > 0 && padded <= chunk.lease.len(),
+            "a chunk has bytes, and memory for whole blocks"
+        );
         chunk.lease[chunk.filled..padded].fill(0);
         let chunk = Arc::new(chunk);
         // A unit is a whole number of chunks, and all but the last are full.

@@ -300,6 +300,7 @@ impl Chores {
     /// Called after the name is gone.
     pub(super) fn free_later(&mut self, removed: Option<RemovedFile>) {
         self.removed.extend(removed);
+        debug_assert!(self.removed.len() <= REMOVED_MAX, "each holds a descriptor");
     }
 
     /// Frees a step's worth of a removed file that is open nowhere else. False if there is none.
