@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
+use schedule::admission::rounds::LOOKAHEAD_ROUNDS;
 use schedule::disk::{DEBT_PART, SAVED_PART};
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId, UploadId};
 

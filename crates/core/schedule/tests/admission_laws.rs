@@ -5,7 +5,7 @@
 //! promises are kept (the simulator's laws).
 
 use proptest::prelude::*;
-use schedule::admission::disk_table::StartConditions;
+use schedule::admission::start_cost::StartConditions;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings, RequestedContent};
 use schedule::profile::DiskProfile;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};

@@ -9,7 +9,7 @@
 use std::cell::Cell;
 
 use proptest::prelude::*;
-use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
+use schedule::admission::rounds::LOOKAHEAD_ROUNDS;
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;

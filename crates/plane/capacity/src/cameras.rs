@@ -4,7 +4,7 @@
 
 use dataplane::PlaneConfig;
 use dataplane::control::RecordingPlace;
-use schedule::admission::disk_table::WRITE_ROUNDS;
+use schedule::admission::rounds::WRITE_ROUNDS;
 use schedule::admission::{Admission, AdmissionRequest, write_period};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, Nanos, limits};

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use content::{Content, Segment};
-use schedule::admission::disk_table::StartConditions;
+use schedule::admission::start_cost::StartConditions;
 use schedule::disk::health::DiskCondition;
 use schedule::pace::Pace;
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};

@@ -6,9 +6,10 @@
 use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, Nanos, limits};
 
-use super::disk_table::{
-    DemandKind, DiskDemand, DiskTable, LOOKAHEAD_ROUNDS, SLOTS, StartConditions, StartCost, WRITE_ROUNDS,
-};
+use super::demand_load::{DemandKind, DiskDemand};
+use super::disk_table::DiskTable;
+use super::rounds::{LOOKAHEAD_ROUNDS, SLOTS, WRITE_ROUNDS};
+use super::start_cost::{StartConditions, StartCost};
 use super::{AdmissionRequest, f64_of};
 
 /// A content or range that lasts no longer at its rate is read in one block, if its stream may hold all of it. Chosen: segments

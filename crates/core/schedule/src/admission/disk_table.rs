@@ -5,7 +5,7 @@
 //! holds more than its share; work that a round cannot finish carries over into the next, within the read-ahead of
 //! streams.
 //!
-//! Promise: a demand is placed only if, with everything placed before, no carry-over grows beyond [`CARRY_MAX`] rounds;
+//! Promise: a demand is placed only if, with everything placed before, no carry-over grows beyond [`CARRY_MAX`](super::rounds::CARRY_MAX) rounds;
 //! removing a demand never turns a yes into a no. Not here: memory, network, processor (`admission`). The cost of a
 //! sweep of n blocks is bounded by n equal seeks over the whole disk, since the seek curve is concave (Oyang, "A tight
 //! upper bound of the lumped disk seek time for the Scan disk scheduling policy", 1995), and one seek back.
@@ -13,25 +13,15 @@
 use units::Nanos;
 
 use super::MARGIN;
+use super::demand_load::{DiskDemand, RoundLoad};
+use super::rounds::{SLOTS, slot_of};
+use super::start_cost::{StartConditions, StartCost};
 use crate::profile::DiskProfile;
 
 /// A seek among others goes over one in so many parts of the disk: eight reads a round. Chosen; it only compares demands.
 const HOPS: u64 = 8;
-/// A start seeks twice: the head leaves its sweep for it, and then goes back to the block where it was. Follows.
-const START_SEEKS: f64 = 2.0;
-/// Rounds from the first read of a start to its second: the look-ahead that the first fills, and a round. Follows.
-const FIRST_GAP: u64 = LOOKAHEAD_ROUNDS + 1;
 /// Shorter times are rounding errors, in seconds. Chosen.
 pub(crate) const ROUNDING: f64 = 1e-9;
-/// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
-pub const SLOTS: usize = 32;
-/// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away. Decision 0007, table of
-/// constants.
-pub const LOOKAHEAD_ROUNDS: u64 = 3;
-/// Rounds of work that may carry over into the next: the look-ahead, less the round itself, and less half a round that is kept
-/// for delays that no model foresees. Many streams can start in one round because of it; in the long run, placement keeps the
-/// carry-over near zero. Decision 0007, table of constants.
-pub const CARRY_MAX: f64 = 1.5;
 /// At least one of so many rounds must have room for a start. Chosen: a bound on how long a start waits, which no figure has
 /// (decision 0007).
 const WINDOW: usize = 8;
@@ -41,117 +31,9 @@ pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
 
-/// Rounds in which a recording's block is written: from the round of its place on, with its commit. Decision 0057.
-pub const WRITE_ROUNDS: u64 = 2;
-/// Rounds of work that may carry over from a round in which a block is written: a write has a round less than a read, and half a
-/// round is kept as for that.
-const WRITE_CARRY_MAX: f64 = CARRY_MAX - (LOOKAHEAD_ROUNDS - WRITE_ROUNDS) as f64;
-
-/// Fewer writes than that are a rounding error. Chosen.
-const NO_WRITE: f64 = 1e-6;
 /// A batch of writes that takes so many times as long as the commit behind it is worth one of its own: a recording joins a smaller one
 /// of others. Chosen.
 const BATCH_COMMITS: f64 = 4.0;
-
-/// The cost of one stream's reading (or one recording's writing).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DiskDemand {
-    /// Rounds between blocks: a power of two, at most [`SLOTS`].
-    pub period: u32,
-    /// Seconds of transfer per block.
-    pub transfer: f64,
-    /// Seeks per block: one, and one for each fragment.
-    pub seeks: f64,
-    /// Which blocks these are.
-    pub kind: DemandKind,
-}
-
-/// Which blocks a demand is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DemandKind {
-    /// A stream reads one every period, and starts before that.
-    Reads,
-    /// A session reads whole contents, each a block, at times that only its player knows: the demand is spread over all rounds
-    /// (its period is 1), and needs no start. Decision 0060.
-    Spread,
-    /// A recording writes one every period.
-    Writes,
-}
-
-impl DiskDemand {
-    /// It has no phase, but a part of every round.
-    pub(super) const fn is_spread(&self) -> bool {
-        matches!(self.kind, DemandKind::Spread)
-    }
-
-    pub(super) fn writes(&self) -> bool {
-        self.kind == DemandKind::Writes
-    }
-
-    /// True if its rounds fit into the table and its cost is one.
-    fn is_sound(&self) -> bool {
-        let is_cost = |value: f64| value.is_finite() && value >= 0.0;
-        self.period.is_power_of_two() && self.period as usize <= SLOTS && is_cost(self.transfer) && is_cost(self.seeks)
-    }
-
-    /// The same with so much more reading in each block.
-    pub(super) fn with(self, more: RoundLoad) -> Self {
-        Self { transfer: self.transfer + more.transfer, seeks: self.seeks + more.seeks, ..self }
-    }
-
-    fn block(&self) -> RoundLoad {
-        let Self { transfer, seeks, .. } = *self;
-        if self.writes() {
-            return RoundLoad { write_transfer: transfer, writes: seeks, ..RoundLoad::default() };
-        }
-        RoundLoad { transfer, seeks, ..RoundLoad::default() }
-    }
-
-    fn per_round(&self) -> RoundLoad {
-        self.block().scaled(1.0 / f64::from(self.period))
-    }
-}
-
-/// Disk time of a round, in the parts that add up.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct RoundLoad {
-    /// Seconds of transfer of the reads.
-    pub transfer: f64,
-    /// Reads.
-    pub seeks: f64,
-    /// Seconds of transfer of the writes.
-    pub write_transfer: f64,
-    /// Writes; all of a round are made in one sweep, with one commit behind it.
-    pub writes: f64,
-}
-
-impl RoundLoad {
-    pub(super) fn plus(self, other: Self) -> Self {
-        self.with(other, |one, other| one + other)
-    }
-
-    fn minus(self, other: Self) -> Self {
-        self.with(other, |one, other| (one - other).max(0.0))
-    }
-
-    pub(super) fn scaled(self, factor: f64) -> Self {
-        self.with(self, |one, _| one * factor)
-    }
-
-    fn with(self, other: Self, of: impl Fn(f64, f64) -> f64) -> Self {
-        Self {
-            transfer: of(self.transfer, other.transfer),
-            seeks: of(self.seeks, other.seeks),
-            write_transfer: of(self.write_transfer, other.write_transfer),
-            writes: of(self.writes, other.writes),
-        }
-    }
-
-    /// The work that may carry over from a round with this load, in rounds.
-    const fn carry_max(&self) -> f64 {
-        if self.writes > NO_WRITE { WRITE_CARRY_MAX } else { CARRY_MAX }
-    }
-}
 
 /// The promises of the coming rounds.
 #[derive(Debug, Clone, Default)]
@@ -271,7 +153,7 @@ impl DiskTable {
 
     /// The time of the writes of a round: a sweep and a commit.
     fn batch(&self, load: RoundLoad) -> f64 {
-        let commit = if load.writes > NO_WRITE { self.profile.flush.as_secs_f64() } else { 0.0 };
+        let commit = if load.has_writes() { self.profile.flush.as_secs_f64() } else { 0.0 };
         self.profile.sweep_seconds_within(self.write_span, load.writes, load.write_transfer) * self.slowdown + commit
     }
 
@@ -474,7 +356,7 @@ impl DiskTable {
     pub fn carry_headroom(&self, round: u64) -> Nanos {
         let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
         for load in (round + 1..).take(SLOTS).map(|round| self.planned.at(round)) {
-            placed |= load.seeks + load.writes > NO_WRITE;
+            placed |= !load.is_empty();
             behind += self.seconds(load) - self.seconds_to_promise();
             most = most.max(behind);
         }
@@ -519,7 +401,7 @@ impl DiskTable {
             let others = if ahead == 0 { RoundLoad::default() } else { planned.at(at) };
             let mut load = others.plus(own.get(ahead).copied().unwrap_or_default());
             if reads(at) {
-                let opens = demand.writes() && load.writes <= NO_WRITE;
+                let opens = demand.writes() && !load.has_writes();
                 let worth = if opens { BATCH_COMMITS * self.profile.flush.as_secs_f64() } else { 0.0 };
                 load = load.plus(demand.block());
                 peak = peak.max(self.seconds(load) + worth);
@@ -558,87 +440,10 @@ pub struct StartForecast {
     started: RoundLoad,
 }
 
-/// The time of a stream's start, and the work of its disk then.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StartConditions {
-    /// The round.
-    pub round: u64,
-    /// The part of it that is left, 0.0 … 1.0.
-    pub remaining: f64,
-    /// Disk time already waiting, in seconds, beside the blocks of sessions that read whole contents.
-    pub queued_seconds: f64,
-    /// If all of it is one block: the earliest time at which all of it may be sent, beside everything that waits for its disk.
-    /// `Nanos::MAX` where that is not known.
-    pub room_at: Nanos,
-    /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where
-    /// unknown.
-    pub payload_bytes: u64,
-}
-
-impl StartConditions {
-    /// The beginning of a round in which nothing waits.
-    #[must_use]
-    pub fn idle(round: u64) -> Self {
-        Self { round, remaining: 1.0, queued_seconds: 0.0, room_at: Nanos::MAX, payload_bytes: u64::MAX }
-    }
-}
-
-/// How a stream starts, in seconds of disk time.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StartCost {
-    /// The conditions that the start meets in its round.
-    pub conditions: StartConditions,
-    /// Seconds of transfer per round of the stream's data.
-    pub transfer_per_round: f64,
-    /// Seconds of transfer of its start burst.
-    pub burst_transfer: f64,
-    /// Seconds of transfer of all it reads, at most.
-    pub payload_transfer: f64,
-}
-
-impl StartCost {
-    /// The reads of a start with its first regular block in round `first`; a recording has none, nor has a session of whole contents.
-    fn reads(&self, first: u64, demand: &DiskDemand) -> [RoundLoad; SLOTS] {
-        let mut loads = [RoundLoad::default(); SLOTS];
-        if demand.kind != DemandKind::Reads {
-            return loads;
-        }
-        let (mut round, mut gap, mut left) = (self.conditions.round, 0, self.payload_transfer);
-        while round < first && left > 0.0 {
-            let (next, length) = next_read(round, gap, first, demand.period);
-            // The first read also fills the look-ahead, which every later one only keeps up, and brings the burst.
-            let is_first = gap == 0;
-            let (ahead, burst, seeks) =
-                if is_first { (LOOKAHEAD_ROUNDS, self.burst_transfer, START_SEEKS) } else { (0, 0.0, 1.0) };
-            let transfer = ((length + ahead) as f64 * self.transfer_per_round + burst).min(left);
-            let slot = &mut loads[slot_of(round - self.conditions.round)];
-            *slot = slot.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
-            (round, gap, left) = (next, length, left - transfer);
-        }
-        loads
-    }
-}
-
-/// The round in which a stream reads after it read in `round`, `gap` rounds after the time before (0: it starts now),
-/// and how many rounds later that is: regular reads lie `period` apart, one of them in `first`; a start reads small
-/// and then doubles.
-#[must_use]
-pub fn next_read(round: u64, gap: u64, first: u64, period: u32) -> (u64, u64) {
-    let period = u64::from(period);
-    let next = if round >= first {
-        first + ((round - first) / period + 1) * period
-    } else {
-        first.min(round + (2 * gap).max(FIRST_GAP))
-    };
-    (next, next - round)
-}
-
-fn slot_of(round: u64) -> usize {
-    usize::try_from(round % SLOTS as u64).expect("below SLOTS")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::demand_load::DemandKind;
+    use super::super::start_cost::next_read;
     use super::*;
 
     const ROUND: Nanos = Nanos::from_secs(1);
@@ -714,7 +519,7 @@ mod tests {
             table.promise(&demand);
             table.place(&demand, &start(1000)).expect("it fits");
         }
-        let written = table.planned.periodic.iter().filter(|load| load.writes > NO_WRITE).count();
+        let written = table.planned.periodic.iter().filter(|load| load.has_writes()).count();
         (written / 4, table.promised_share())
     }
 

@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::disk_table::{SLOTS, STARTS_WITHIN};
+use super::disk_table::STARTS_WITHIN;
+use super::rounds::SLOTS;
 use super::*;
 use crate::profile::SeekPoint;
 

@@ -9,13 +9,16 @@
 
 mod buffers;
 mod demand;
+pub mod demand_load;
 pub mod disk_table;
 mod exchange;
 mod reservations;
 mod resources;
+pub mod rounds;
 mod sending;
 mod session;
 mod session_clock;
+pub mod start_cost;
 mod writes;
 
 use units::limits::CACHE_PAGE_BYTES;
@@ -26,12 +29,14 @@ use buffers::BufferAccount;
 pub use buffers::RequestedContent;
 use demand::AdmissionDisk;
 pub use demand::{window_bytes, write_period};
-use disk_table::{DemandKind, DiskDemand, DiskTable, RoundLoad, StartConditions, StartCost, StartForecast};
+use demand_load::{DemandKind, DiskDemand, RoundLoad};
+use disk_table::{DiskTable, StartForecast};
 use reservations::ReservationTable;
 use resources::Resources;
 pub use sending::Sending;
 use session_clock::SessionClocks;
 pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX, SessionRead};
+use start_cost::{StartConditions, StartCost};
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;

@@ -6,7 +6,8 @@
 use units::{Nanos, ReservationId};
 
 use super::demand::one_block;
-use super::disk_table::{DiskTable, ROUNDING, RoundLoad};
+use super::demand_load::RoundLoad;
+use super::disk_table::{DiskTable, ROUNDING};
 use super::{Admission, AdmissionRequest, Reservation};
 
 /// A block is due no later than this after its request, if it does not last longer, however early the player asks. Chosen: hls.js

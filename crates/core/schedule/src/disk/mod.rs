@@ -20,7 +20,7 @@ mod work;
 
 use units::{JobId, Nanos, limits};
 
-use crate::admission::disk_table::LOOKAHEAD_ROUNDS;
+use crate::admission::rounds::LOOKAHEAD_ROUNDS;
 use crate::cycle::Grid;
 use crate::profile::DiskProfile;
 use best_effort::{BeChoice, BeQueue, BeWork, Commit, JobsAllowed, WorkOwner};
@@ -41,7 +41,7 @@ pub const BULK_PIECES: u32 = 32;
 pub const DEBT_PART: u64 = 4;
 /// Best effort saves time for one in so many of a round, or for its dearest job. Chosen.
 pub const SAVED_PART: u64 = 2;
-/// Rounds that are kept for delays that no model foresees: half of one. Follows from [`crate::admission::disk_table::CARRY_MAX`].
+/// Rounds that are kept for delays that no model foresees: half of one. Follows from [`crate::admission::rounds::CARRY_MAX`].
 const KEPT_ROUNDS: f64 = 0.5;
 
 /// Settings of one disk's schedule.

@@ -11,7 +11,8 @@ mod stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use schedule::admission::disk_table::{StartConditions, StartForecast};
+use schedule::admission::disk_table::StartForecast;
+use schedule::admission::start_cost::StartConditions;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::disk::health::DiskCondition;
 use schedule::profile::DiskProfile;

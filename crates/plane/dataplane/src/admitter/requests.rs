@@ -1,7 +1,7 @@
 //! Requests for admission, and the words of its refusals.
 
 use content::Content;
-use schedule::admission::disk_table::WRITE_ROUNDS;
+use schedule::admission::rounds::WRITE_ROUNDS;
 use schedule::admission::{BlockDeadline, RequestedContent, SessionRead, write_period};
 use schedule::pace::BlockSending;
 use storage::grant::RecordingPlace;

@@ -8,7 +8,7 @@
 //! `PlaneConfig::io_deadline` says, and end then; no other streams end. Not here: when a disk counts as erring
 //! (`schedule::disk::health`).
 
-use schedule::admission::disk_table::LOOKAHEAD_ROUNDS;
+use schedule::admission::rounds::LOOKAHEAD_ROUNDS;
 
 use super::*;
 use crate::control::Outcome;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use content::layout::Piece;
 use content::{Content, Segment};
-use schedule::admission::disk_table::{LOOKAHEAD_ROUNDS, StartConditions, next_read};
+use schedule::admission::rounds::LOOKAHEAD_ROUNDS;
+use schedule::admission::start_cost::{StartConditions, next_read};
 use schedule::admission::{REQUEST_WAY_MAX, window_bytes};
 use schedule::disk::real_time::{ReadKind, START_BYTES};
 use schedule::pace::{BlockSending, Pace};

@@ -6,7 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 use content::layout::ContentLayout;
-use schedule::admission::disk_table::StartConditions;
+use schedule::admission::start_cost::StartConditions;
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit, WorkOwner};
 use schedule::disk::due_writes::DueWrite;
