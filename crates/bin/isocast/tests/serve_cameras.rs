@@ -214,7 +214,7 @@ fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
 }
 
 #[test]
-fn a_second_camera_under_a_name_is_refused_and_the_first_loses_nothing() {
+fn a_second_camera_under_a_name_is_refused_or_lies_beside_the_first_and_the_first_loses_nothing() {
     let server = Server::start();
     let mut first = camera(&server, "cam.ts?rate=1M");
     assert_eq!(first.head().status, 100);
@@ -226,7 +226,15 @@ fn a_second_camera_under_a_name_is_refused_and_the_first_loses_nothing() {
     assert_eq!(first.answer(true).status, 201);
     let stored = std::fs::read(server.root.join("cam.ts")).expect("it is there");
     assert!(stored == [pattern(100_000), pattern(50_000)].concat());
-    assert_eq!(server.put("/media/cam.ts?rate=1M", "", b"another").status, 204, "once the first has ended");
+    // Once the first has ended, another one lies beside it, unless it says that it replaces.
+    let beside = server.put("/media/cam.ts?rate=1M", "", b"another");
+    assert_eq!((beside.status, beside.field("location")), (201, Some("/media/cam~002.ts")));
+    assert_eq!(std::fs::read(server.root.join("cam.ts")).expect("it is there"), stored);
+    assert_eq!(std::fs::read(server.root.join("cam~002.ts")).expect("it is there"), b"another");
+    let condition = format!("If-Match: {}\r\n", server.get("/media/cam~002.ts").field("etag").expect("a tag"));
+    assert_eq!(server.put("/media/cam~002.ts?rate=1M", &condition, b"better").status, 204);
+    assert_eq!(server.put("/media/cam.ts?rate=1M&on_break=discard", "", b"whole").status, 204);
+    assert_eq!(std::fs::read(server.root.join("cam.ts")).expect("it is there"), b"whole");
 }
 
 /// Bytes that each recording below sends at first, and those of them that are written before its end: all but less than a block of a file.

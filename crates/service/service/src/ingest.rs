@@ -127,14 +127,17 @@ async fn begin_upload(
     let (begun, now) = (Instant::now(), SystemTime::now());
     let files = every.map(|every| RecordingFiles::new(permit.path().clone(), every)).transpose()?;
     let files = files.map(|files| FileWriter::begin(files, now, Nanos::ZERO));
-    let (path, name_taken) = match &files {
-        Some(files) => (files.name(now)?, NameTaken::Beside),
-        None => (permit.path().clone(), NameTaken::Replace),
+    let path = match &files {
+        Some(files) => files.name(now)?,
+        None => permit.path().clone(),
     };
+    // A camera comes back to its name after each break: the recordings before it stay.
+    let is_camera = rate.is_some() && on_break == OnBreak::Keep && precondition == Precondition::None;
+    let name_taken = if is_camera || files.is_some() { NameTaken::Beside } else { NameTaken::Replace };
     let (class, memory) = (UploadClass::BestEffort, None);
     let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, modified, memory };
     let quota = take_quota(service, &request).await?;
-    let replaced = match budget_use::counts_stored(service, &charged) {
+    let replaced = match budget_use::counts_stored(service, &charged) && name_taken == NameTaken::Replace {
         true => service.contents.place_of(&request.path).await?.replaced_bytes,
         false => 0,
     };
