@@ -105,11 +105,11 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// Skips the rest of the body, if all of it is here already. False if more of it may come; frames come by themselves.
+    /// Skips the rest of the body, if all of it is here already. False if more of it may come.
     pub(crate) fn skip_rest(&mut self) -> bool {
         match self {
             Self::Bytes(body) => body.skip_rest(),
-            Self::Frames(_) => true,
+            Self::Frames(body) => body.frames.is_end_stream(),
         }
     }
 

@@ -176,8 +176,7 @@ async fn answer(
     exchange.head.keep_alive &= is_read;
     let stream = exchange.answer_whole(stream, reply).await?;
     if !is_read {
-        let time_max = if upload::has_rate(&exchange.head) { LINGER_RECORDING } else { LINGER_TIME };
-        linger(stream, time_max, drains(&exchange.shared)).await;
+        linger(stream, linger_time(&exchange.head), drains(&exchange.shared)).await;
         return None;
     }
     stream.kept(exchange.head.keep_alive).await
@@ -199,6 +198,11 @@ async fn refuse(shared: &Shared, mut stream: ClientStream, peer: SocketAddr, rep
 /// Is ready once the server drains.
 pub(crate) async fn drains(shared: &Shared) {
     let _ = shared.draining.clone().wait_for(|draining| *draining).await;
+}
+
+/// Time for which the rest of a body is read and dropped when its request was answered before.
+pub(crate) fn linger_time(head: &RequestHead) -> Duration {
+    if upload::has_rate(head) { LINGER_RECORDING } else { LINGER_TIME }
 }
 
 /// Closes our side and listens for `time_max`, at most until `ends` is ready: closing at once would reset the connection, and

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use crate::body::RequestBody;
-use crate::connection::drains;
+use crate::connection::{drains, linger_time};
 use crate::content::{self, pass_on};
 use crate::exchange::Exchange;
 use crate::frame_limit::LimitedFrames;
@@ -148,7 +148,19 @@ async fn respond(
     let mut body = RequestBody::of_frames(frames, shared.config().upload_idle_max);
     let responded =
         guarded(&shared.service, Box::pin(router::respond(&exchange, &mut body))).await.ok_or_else(problem::fault);
+    if !body.skip_rest() {
+        tokio::spawn(linger(Arc::clone(&exchange), body));
+    }
     whole(&exchange, responded.unwrap_or_else(|reply| reply), running)
+}
+
+/// Drops the rest of a body after its answer. A body that is let go resets its stream, and curl 7.88, which still sends, loses the answer.
+async fn linger(exchange: Arc<Exchange>, mut body: RequestBody<'static>) {
+    let rest = async { while let Ok(Some(_)) = body.next().await {} };
+    tokio::select! {
+        _ = timeout(linger_time(&exchange.head), rest) => {}
+        () = drains(&exchange.shared) => {}
+    }
 }
 
 /// The request as all of this front end knows it.

@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use rustls::version::TLS13;
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 
 const LOCK: &[u8] = b"<?xml version=\"1.0\"?><D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
@@ -38,7 +39,25 @@ impl Body for OnePiece {
     }
 }
 
-pub(crate) async fn connect(authority: &Authority, harness: &Harness) -> SendRequest<OnePiece> {
+/// A body that its client continues piece by piece.
+struct Continued(mpsc::Receiver<Bytes>);
+
+impl Body for Continued {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|piece| piece.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+pub(crate) async fn connect<B>(authority: &Authority, harness: &Harness) -> SendRequest<B>
+where
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
+{
     let mut config = authority.client(&TLS13);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let stream = TcpStream::connect(harness.sealed).await.expect("connected");
@@ -115,6 +134,22 @@ async fn a_share_is_changed_over_one_connection() {
         assert_eq!(answer.status().as_u16(), status, "{method}");
         let said = body(answer).await.expect("whole");
         assert!(method != "PROPFIND" || String::from_utf8_lossy(&said).contains("getetag"), "{said:?}");
+    }
+}
+
+/// curl 7.88 loses an answer when its stream is reset while it sends.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_upload_is_taken_to_its_end() {
+    let authority = Authority::new();
+    let harness = Harness::start(authority.settings(HttpConfig::default()));
+    let mut client = connect(&authority, &harness).await;
+    let (pieces, rest) = mpsc::channel(1);
+    let ask = Request::put("https://localhost/media/none.ts").header("if-match", "\"other\"").body(Continued(rest));
+    let answer = client.send_request(ask.expect("a request")).await.expect("an answer");
+    assert_eq!(answer.status().as_u16(), 412);
+    assert!(!body(answer).await.expect("whole").is_empty());
+    for _ in 0..64 {
+        pieces.send(Bytes::from_static(&[7; 16 << 10])).await.expect("the stream takes more");
     }
 }
 
