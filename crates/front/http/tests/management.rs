@@ -11,12 +11,12 @@ use http::config::HttpConfig;
 use service::accounts::{AccountFacts, Accounts, OpenRights};
 use service::config::ServiceConfig;
 use service::contents::ContentPath;
-use service::quota::{QuotaConfig, WhenQuotaFull};
+use service::quota::{QuotaConfig, QuotaLook, WhenQuotaFull};
 use service::reservation_ahead::{ReservationAhead, ReservationWish};
 use units::Nanos;
 
-/// A server, and a viewer of a film of which nothing comes.
-fn watched() -> (Harness, crate::support::Client) {
+/// A server whose folders together have a quota of 1 GiB.
+fn with_quota() -> ServiceConfig {
     let quota = QuotaConfig {
         folder: ContentPath::root(),
         bytes_max: 1 << 30,
@@ -24,7 +24,12 @@ fn watched() -> (Harness, crate::support::Client) {
         min_age: Nanos(0),
         protected: Vec::new(),
     };
-    let service = ServiceConfig { quotas: vec![quota], ..ServiceConfig::default() };
+    ServiceConfig { quotas: vec![quota], ..ServiceConfig::default() }
+}
+
+/// A server, and a viewer of a film of which nothing comes.
+fn watched() -> (Harness, crate::support::Client) {
+    let service = with_quota();
     let accounts = Arc::<Accounts>::default();
     accounts.open(OpenRights { all_read: true, local_writes: true });
     let ahead = reservation();
@@ -62,6 +67,20 @@ async fn listings_as_page_and_as_json() {
     assert_eq!(accept.field("content-type"), Some("application/json"));
     let head = harness.one("HEAD /media/ HTTP/1.1\r\nHost: h\r\n\r\n");
     assert_eq!(head.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_share_shows_its_room_once_its_quota_is_counted() {
+    let harness = Harness::start(with_quota());
+    let wish =
+        "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:quota-available-bytes/><D:quota-used-bytes/></D:prop></D:propfind>";
+    let ask =
+        format!("PROPFIND /media/ HTTP/1.1\r\nHost: h\r\nDepth: 0\r\nContent-Length: {}\r\n\r\n{wish}", wish.len());
+    let found = harness.one(&ask).text();
+    assert!(found.contains("quota-available-bytes/>") && found.contains("quota-used-bytes/>"), "{found}");
+    harness.service.quotas.all()[0].found(QuotaLook { stored: 1000, ..QuotaLook::default() });
+    let found = harness.one(&ask).text();
+    assert!(found.contains("quota-used-bytes>1000<"), "{found}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -382,15 +382,17 @@ fn check_apart(from: &ContentPath, to: &ContentPath) -> Result<(), NamespaceErro
 }
 
 /// Bytes that may come into the permit's folder, and those that are there: by the quota with the least room. Without a quota they are not
-/// counted, and the room is that of the disk with the most.
+/// counted, and the room is that of the disk with the most. Neither is known before a quota was counted first.
 #[must_use]
 pub fn room(service: &MediaService, permit: &Permit<ToRead>) -> Option<(u64, Option<u64>)> {
     let disks = service.admin.disks();
     let free = disks.iter().map(|disk| disk.free_bytes).max()?;
     let over = service.quotas.all().into_iter().filter(|quota| permit.path().lies_in(&quota.config.folder));
-    let least =
-        over.map(|quota| quota.status()).min_by_key(|status| status.max_bytes.saturating_sub(status.used_bytes));
-    Some(match least {
+    let over: Vec<_> = over.map(|quota| quota.status()).collect();
+    if over.iter().any(|status| !status.counted) {
+        return None;
+    }
+    Some(match over.iter().min_by_key(|status| status.max_bytes.saturating_sub(status.used_bytes)) {
         Some(status) => (status.max_bytes.saturating_sub(status.used_bytes).min(free), Some(status.used_bytes)),
         None => (free, None),
     })
