@@ -41,8 +41,8 @@ pub enum DavDepth {
 /// `Destination`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Destination<'a> {
-    /// Scheme and authority, of an absolute address.
-    pub server: Option<(&'a str, &'a str)>,
+    /// The authority of an absolute address.
+    pub server: Option<&'a str>,
     /// The path, as it is encoded.
     pub path: &'a str,
 }
@@ -92,7 +92,7 @@ pub fn timeout_seconds(value: Option<&str>) -> u64 {
 /// Reads `Destination`.
 ///
 /// # Errors
-/// It is neither an absolute address nor an absolute path.
+/// It is neither an absolute address of HTTP nor an absolute path.
 pub fn destination(value: &str) -> Result<Destination<'_>, FieldError> {
     let value = value.trim();
     if value.bytes().any(|byte| matches!(byte, b'?' | b'#' | 0..=b' ' | 127)) {
@@ -104,10 +104,11 @@ pub fn destination(value: &str) -> Result<Destination<'_>, FieldError> {
     let (scheme, rest) = value.split_once("://").ok_or(FieldError::Destination)?;
     let at = rest.find('/').ok_or(FieldError::Destination)?;
     let (authority, path) = rest.split_at(at);
-    if scheme.is_empty() || authority.is_empty() || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    let is_http = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
+    if !is_http || authority.is_empty() {
         return Err(FieldError::Destination);
     }
-    Ok(Destination { server: Some((scheme, authority)), path })
+    Ok(Destination { server: Some(authority), path })
 }
 
 /// Reads `Lock-Token`.
@@ -154,9 +155,10 @@ mod tests {
     #[test]
     fn destinations() {
         let whole = destination("http://h:80/media/a%20b").unwrap();
-        assert_eq!((whole.server, whole.path), (Some(("http", "h:80")), "/media/a%20b"));
+        assert_eq!((whole.server, whole.path), (Some("h:80"), "/media/a%20b"));
         assert_eq!(destination("/media/a").unwrap().server, None);
-        for text in ["", "media/a", "//h/a", "http://h", "http:///a", "/a?b", "/a#b", "/a b", "h t://h/a"] {
+        for text in ["", "media/a", "//h/a", "http://h", "http:///a", "/a?b", "/a#b", "/a b", "h t://h/a", "ftp://h/a"]
+        {
             assert_eq!(destination(text), Err(FieldError::Destination), "{text}");
         }
     }

@@ -137,7 +137,7 @@ impl NameTransfer {
         let from = target(exchange)?;
         let text = field(exchange, "destination").unwrap_or_default();
         let destination = webdav::destination(text).map_err(problem::bad_request)?;
-        if !destination.server.is_none_or(|(_, authority)| is_ours(exchange, authority)) {
+        if !destination.server.is_none_or(|authority| is_ours(exchange, authority)) {
             let detail = "`Destination` is on another server; this one copies and moves its own contents only";
             return Err(Reply::problem(StatusCode::BAD_GATEWAY, detail));
         }
