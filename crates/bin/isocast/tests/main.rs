@@ -36,6 +36,7 @@ mod serve_recorder;
 mod serve_refuse;
 mod serve_reservations;
 mod serve_restart;
+mod serve_rights_taken;
 mod serve_sessions;
 mod serve_settings;
 mod serve_signals;

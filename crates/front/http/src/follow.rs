@@ -52,7 +52,7 @@ pub(crate) async fn begin(exchange: &Exchange) -> Result<(Permit<ToObserve>, Rep
     Ok((permit, Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store")))
 }
 
-/// Sends events as they come, until the server drains; none if the client is gone.
+/// Sends events as they come, until the server drains or the right is taken back, which is an event itself; none if the client is gone.
 pub(crate) async fn follow(
     exchange: &Exchange,
     permit: &Permit<ToObserve>,
@@ -68,6 +68,9 @@ pub(crate) async fn follow(
     loop {
         // Read before the events: so the last of them, the beginning of the drain, is sent before the loop ends.
         let ends = *draining.borrow_and_update();
+        if !exchange.shared.service.is_in_force(permit) {
+            return response.finish().await;
+        }
         for (number, line) in latest.after(seen, permit) {
             response.write(format!("id: {number}\ndata: {line}\n\n").into()).await?;
             seen = number;
@@ -86,7 +89,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// Sends the figures of every second until the server drains; none if the client is gone.
+/// Sends the figures of every second until the server drains or the right is taken back; none if the client is gone.
 pub(crate) async fn follow_figures(
     exchange: &Exchange,
     permit: &Permit<ToObserve>,
@@ -95,7 +98,7 @@ pub(crate) async fn follow_figures(
     let shared = &exchange.shared;
     let mut readings = figures::readings(&shared.service, permit);
     let mut draining = shared.draining.clone();
-    while !*draining.borrow_and_update() {
+    while !*draining.borrow_and_update() && shared.service.is_in_force(permit) {
         let reading = *readings.borrow_and_update();
         response.write(shared.live.of(reading, &shared.service, permit)).await?;
         tokio::select! {

@@ -62,8 +62,9 @@ impl Database {
                 let expires = number(row, 3)?;
                 let kind =
                     number(row, 6)?.map_or(CredentialKind::Token, |idle_ends| CredentialKind::Browser { idle_ends });
-                let token = AccountToken { id: row.get(1)?, account: account.into(), within, expires, kind };
-                facts.tokens.insert(row.get(0)?, Arc::new(token));
+                let (digest, id) = (row.get(0)?, row.get(1)?);
+                let token = AccountToken { id, digest, account: account.into(), within, expires, kind };
+                facts.tokens.insert(digest, Arc::new(token));
                 Ok(())
             })?;
             each(tables, LINK, [], |row| {

@@ -240,6 +240,21 @@ impl<R: RightKind> Permit<R> {
         }
     }
 
+    /// True unless its right was taken back meanwhile: its account, token or link was removed, or has the right no longer. The end of a token's
+    /// or link's time takes nothing back.
+    pub(crate) fn is_in_force(&self, rights: &RightsInForce) -> bool {
+        match &self.by {
+            PermitHolder::Anybody => true,
+            PermitHolder::Account(account, _) => {
+                let is_kept = |token: &Arc<AccountToken>| rights.facts.tokens.contains_key(&token.digest);
+                account.token.as_ref().is_none_or(is_kept) && account.has(rights, R::RIGHT, &self.path)
+            }
+            PermitHolder::Link(link) => {
+                rights.facts.links.contains_key(&link.id) && link.gives(rights, R::RIGHT, &self.path)
+            }
+        }
+    }
+
     /// The budgets to which requests of `client` with this permit are charged.
     #[must_use]
     pub fn charged(&self, accounts: &Accounts, client: Client) -> ChargedBudgets {
@@ -361,15 +376,13 @@ pub(crate) fn permit<R: RightKind>(
 ) -> Result<Permit<R>, Denied> {
     let rights = accounts.rights();
     if let Principal::Link(ProvenLink(link)) = principal
-        && link.given.covers(R::RIGHT, path)
-        && link.by.as_ref().is_none_or(|by| shares(&rights, by, R::RIGHT, path))
+        && link.gives(&rights, R::RIGHT, path)
     {
         return Ok(Permit::new(path.clone(), PermitHolder::Link(Arc::clone(link))));
     }
     let may = |holder| rights.may(holder, R::RIGHT, path);
     if let Principal::Account(account) = principal
-        && (account.may(&rights, R::RIGHT, path) || may(Holder::Anybody))
-        && rights.facts.accounts.contains_key(account.name())
+        && account.has(&rights, R::RIGHT, path)
     {
         let administers = may(Holder::Anybody) || account.may(&rights, Right::Administer, &ContentPath::root());
         return Ok(Permit::new(path.clone(), PermitHolder::Account(account.clone(), administers)));
@@ -407,13 +420,24 @@ pub(crate) fn permit_somewhere<R: PathRight>(accounts: &Accounts, principal: &Pr
     folders.iter().fold(over_all, |judged, folder| judged.or_else(|_| permit(accounts, principal, folder)))
 }
 
-/// True if the account that made a link still may: a link gives no right that its maker has lost.
-fn shares(rights: &RightsInForce, account: &str, right: Right, path: &ContentPath) -> bool {
-    let has = |right| rights.may(Holder::Account(account), right, path);
-    has(Right::Share) && (has(right) || rights.may(Holder::Anybody, right, path))
+impl SignedLink {
+    /// True if it gives the right. It gives none that the account that made it has lost.
+    fn gives(&self, rights: &RightsInForce, right: Right, path: &ContentPath) -> bool {
+        let shares = |by: &Arc<str>| {
+            let has = |right| rights.may(Holder::Account(by), right, path);
+            has(Right::Share) && (has(right) || rights.may(Holder::Anybody, right, path))
+        };
+        self.given.covers(right, path) && self.by.as_ref().is_none_or(shares)
+    }
 }
 
 impl AccountName {
+    /// True if it is an account that has the right, by itself or as anybody.
+    fn has(&self, rights: &RightsInForce, right: Right, path: &ContentPath) -> bool {
+        rights.facts.accounts.contains_key(self.name())
+            && (self.may(rights, right, path) || rights.may(Holder::Anybody, right, path))
+    }
+
     /// True if it has the right, within the bounds of its token.
     fn may(&self, rights: &RightsInForce, right: Right, path: &ContentPath) -> bool {
         self.token.as_ref().is_none_or(|token| token.within.covers(right, path))
@@ -423,6 +447,8 @@ impl AccountName {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
     use crate::accounts::{Account, AccountFacts, CredentialKind, OpenRights, Rights};
 
@@ -505,7 +531,7 @@ mod tests {
         let known = accounts(false, &[("ada", given("/a", &[Right::Read, Right::Write]))]);
         let token = |within| {
             let kind = CredentialKind::Token;
-            let token = AccountToken { id: 1, account: "ada".into(), within, expires: None, kind };
+            let token = AccountToken { id: 1, digest: [1; 32], account: "ada".into(), within, expires: None, kind };
             Principal::Account(AccountName::of_token(Arc::new(token)))
         };
         let reader = token(given("/a/b", &[Right::Read]));
@@ -547,6 +573,44 @@ mod tests {
     }
 
     #[test]
+    fn a_permit_is_in_force_until_its_right_is_taken_back() {
+        let known = accounts(true, &[("ada", given("/a", &[Right::Read]))]);
+        let token = Arc::new(AccountToken {
+            id: 1,
+            digest: [1; 32],
+            account: "ada".into(),
+            within: FolderRights::all(),
+            expires: Some(0),
+            kind: CredentialKind::Token,
+        });
+        let of = |principal: &Principal| permit::<ToRead>(&known, principal, &path("/a/b")).expect("permitted");
+        let by_token = of(&Principal::Account(AccountName::of_token(Arc::clone(&token))));
+        let (by_password, by_link, by_anybody) = (of(&user("ada")), of(&link(None)), of(&FAR));
+        let in_force = || {
+            let rights = known.rights();
+            [&by_password, &by_token, &by_link, &by_anybody].map(|permit| permit.is_in_force(&rights))
+        };
+        assert_eq!(in_force(), [true, false, false, true], "there is no such token or link any more");
+        let Principal::Link(ProvenLink(shared)) = link(None) else { unreachable!("a link") };
+        let ada = known.facts().accounts["ada"].clone();
+        let facts = |ada: Option<Account>| AccountFacts {
+            accounts: ada.map(|ada| ("ada".to_owned(), ada)).into_iter().collect(),
+            tokens: HashMap::from([(token.digest, Arc::clone(&token))]),
+            links: HashMap::from([(shared.id, Arc::clone(&shared))]),
+            ..AccountFacts::default()
+        };
+        known.put(facts(Some(ada.clone())));
+        assert_eq!(in_force(), [true; 4], "that the token's time is over takes nothing back");
+        known.put(facts(Some(Account { rights: Arc::from([]), ..ada })));
+        assert_eq!(in_force(), [true; 4], "all may read");
+        known.open(OpenRights { all_read: false, local_writes: false });
+        assert_eq!(in_force(), [false, false, true, true], "what anybody read ends by itself");
+        known.put(facts(None));
+        known.open(OpenRights { all_read: true, local_writes: false });
+        assert_eq!(in_force(), [false, false, true, true], "she was removed");
+    }
+
+    #[test]
     fn a_link_gives_no_right_that_its_maker_has_lost() {
         let held = |rights: &[Right]| accounts(false, &[("ada", given("/a", rights))]);
         let link = link(Some("ada"));
@@ -566,7 +630,7 @@ mod tests {
         assert!(own(&FAR).is_err() && own(&Principal::Local).is_err());
         let token = |account: &str, rights: &[Right]| {
             let (within, kind) = (given("/", rights), CredentialKind::Token);
-            let token = AccountToken { id: 1, account: account.into(), within, expires: None, kind };
+            let token = AccountToken { id: 1, digest: [1; 32], account: account.into(), within, expires: None, kind };
             own(&Principal::Account(AccountName::of_token(Arc::new(token))))
         };
         assert_eq!(token("bob", &[Right::Read]), Err(Denied::ByToken));

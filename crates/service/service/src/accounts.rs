@@ -84,6 +84,8 @@ pub enum CredentialKind {
 pub struct AccountToken {
     /// Its number, for lists.
     pub id: i64,
+    /// The SHA-256 of its text.
+    pub digest: [u8; 32],
     /// The account that it belongs to.
     pub account: Arc<str>,
     /// The bounds: it has no right of the account beyond these.
@@ -122,7 +124,7 @@ pub struct SignedLink {
 pub struct AccountFacts {
     /// By name.
     pub accounts: HashMap<String, Account>,
-    /// By the SHA-256 of their text.
+    /// By the SHA-256 of their texts.
     pub tokens: HashMap<[u8; 32], Arc<AccountToken>>,
     /// By number.
     pub links: HashMap<i64, Arc<SignedLink>>,

@@ -16,6 +16,7 @@ use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Re
 use socket2::SockRef;
 use units::{BitRate, Nanos, StreamId};
 
+use crate::access::{Permit, ToRead};
 use crate::budget_use;
 use crate::budgets::{BudgetLimit, BudgetRefusal, ChargedBudgets};
 pub use crate::client::Client;
@@ -71,8 +72,8 @@ pub(crate) struct DeliveryRequest {
     pub(crate) part: ContentPart,
     /// The connection.
     pub(crate) client: Client,
-    /// The account that it is for.
-    pub(crate) user: Option<String>,
+    /// The permit to read it.
+    pub(crate) permit: Permit<ToRead>,
     /// The budgets that it is charged to.
     pub(crate) charged: ChargedBudgets,
     /// How the content was opened.
@@ -488,7 +489,8 @@ fn list(
     let running = RunningStream {
         path: request.path.clone(),
         client: request.client.address,
-        user: request.user.clone(),
+        user: request.permit.user().map(str::to_owned),
+        permit: Some(request.permit.clone()),
         charged: request.charged.clone(),
         rate: request.terms.decision.rate(),
         rate_from: request.terms.origin,

@@ -424,15 +424,15 @@ pub(crate) fn session_behind(
     stamped(object, now)
 }
 
-/// A stream is to end on request; `stream_ended` follows.
+/// A stream is to end: on request of a client at `by`, or, without one, because `user` lost the right to it; `stream_ended` follows.
 pub(crate) fn stream_stopped(
     stream: StreamId,
     path: &str,
-    (by, user): (IpAddr, Option<&str>),
+    (by, user): (Option<IpAddr>, Option<&str>),
     now: SystemTime,
 ) -> EventLine {
     let object = json!({
-        "event": "stream_stopped", "stream": stream.0, "path": path, "by": by.to_string(), "user": user,
+        "event": "stream_stopped", "stream": stream.0, "path": path, "by": by.map(|by| by.to_string()), "user": user,
     });
     stamped(object, now)
 }

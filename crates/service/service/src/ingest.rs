@@ -66,6 +66,7 @@ pub struct IngestRequest {
 /// An upload under way: one content, or the files of a recording one after the other.
 pub struct Writer {
     service: Arc<MediaService>,
+    permit: Permit<ToWrite>,
     content: ContentWriter,
     _share: Share<ClientIdentity>,
     stages: Stages,
@@ -162,6 +163,7 @@ async fn begin_upload(
             path: request.path.joined(),
             client: client.address,
             user: permit.user().map(str::to_owned),
+            permit: None,
             charged: charged.clone(),
             rate,
             rate_from: RateOrigin::LeftOver,
@@ -177,6 +179,7 @@ async fn begin_upload(
     let by = Requester { address: client.address, user: user.as_deref() };
     Ok(Writer {
         service: Arc::clone(service),
+        permit: permit.clone(),
         content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), by),
         _share: share,
         stages,
@@ -313,6 +316,7 @@ impl Writer {
             if *self.stopping.borrow() {
                 return Err(IngestError::Stopping);
             }
+            self.check_right()?;
             let received = self.progress.received.load(Ordering::Relaxed);
             if let Some(claim) = &mut self.claim {
                 claim.cover(received).await?;
@@ -322,6 +326,12 @@ impl Writer {
         };
         let outcome = outcome.await;
         self.content.noted(outcome)
+    }
+
+    /// Refuses bytes of a client with a right that was taken back meanwhile.
+    fn check_right(&self) -> Result<(), IngestError> {
+        let is_in_force = self.permit.is_in_force(&self.service.accounts.rights());
+        if is_in_force { Ok(()) } else { Err(IngestError::RightTaken) }
     }
 
     /// Stores the bytes that passed the stages: in one content, or in files.
@@ -431,6 +441,7 @@ impl Writer {
     /// Why it is not stored.
     pub async fn finish(mut self) -> Result<Published, IngestError> {
         let outcome = async {
+            self.check_right()?;
             let rest = self.stages.end()?;
             self.store(&rest).await?;
             let held = self.files.as_mut().map(FileWriter::rest).unwrap_or_default();

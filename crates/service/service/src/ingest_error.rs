@@ -55,6 +55,9 @@ pub enum IngestError {
     /// The server ends.
     #[error("the server ended before all of it had come")]
     Stopping,
+    /// An operator took the right back.
+    #[error("the right to store this was taken back before all of it had come")]
+    RightTaken,
     /// A stage refused.
     #[error(transparent)]
     Stage(#[from] StageError),

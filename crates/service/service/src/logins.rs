@@ -359,7 +359,14 @@ mod tests {
     fn a_token_is_found_by_its_whole_text_until_it_expires() {
         let accounts = accounts();
         let token = |expires, kind| {
-            Arc::new(AccountToken { id: 1, account: "ada".into(), within: FolderRights::all(), expires, kind })
+            Arc::new(AccountToken {
+                id: 1,
+                digest: [1; 32],
+                account: "ada".into(),
+                within: FolderRights::all(),
+                expires,
+                kind,
+            })
         };
         let browser = |idle_ends| CredentialKind::Browser { idle_ends };
         let tokens = [

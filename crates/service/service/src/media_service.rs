@@ -680,9 +680,10 @@ impl MediaService {
         self.config().links_of(local).into
     }
 
-    /// One step of the clock: expires reservations, snapshots and contents held for too long, and logs disks that fail and lines that
+    /// One step of the clock: stops streams that lost their right, expires reservations, snapshots and contents held for too long, and logs disks that fail and lines that
     /// were left out.
     fn every_second(&self, machine: Option<MachineSample>) {
+        self.stop_unpermitted();
         self.sessions.expire();
         self.recording_names.expire(Some(Instant::now())).into_iter().for_each(|held| self.plane.release(held));
         self.plane.send_releases();
@@ -764,8 +765,30 @@ impl MediaService {
         known.stopped = true;
         let path = known.path.clone();
         drop(running);
-        self.events.tell(events::stream_stopped(stream, &path, (by, permit.user()), SystemTime::now()));
+        self.events.tell(events::stream_stopped(stream, &path, (Some(by), permit.user()), SystemTime::now()));
         Ok(())
+    }
+
+    /// Asks for the end of streams with a right that was taken back. Where the plane's queue is full, the next second is soon enough.
+    fn stop_unpermitted(&self) {
+        let rights = self.accounts.rights();
+        let mut running = self.running.lock();
+        for (stream, known) in &mut *running {
+            let lost = known.permit.as_ref().filter(|permit| !known.stopped && !permit.is_in_force(&rights));
+            if let Some(permit) = lost
+                && self.plane.stop(*stream)
+            {
+                let (path, holder) = (&known.path, permit.holder());
+                self.events.tell(events::stream_stopped(*stream, path, (None, holder.as_deref()), SystemTime::now()));
+                known.stopped = true;
+            }
+        }
+    }
+
+    /// True unless the permit's right was taken back meanwhile.
+    #[must_use]
+    pub fn is_in_force<R: RightKind>(&self, permit: &Permit<R>) -> bool {
+        permit.is_in_force(&self.accounts.rights())
     }
 
     /// Begins the requested upkeep of the volume of this name; waits for disks where one is replaced.

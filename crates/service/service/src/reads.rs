@@ -31,8 +31,8 @@ const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 /// An open content, with a permit to read it.
 pub struct OpenedContent {
     pub(crate) path: String,
-    /// The account that has the permit.
-    user: Option<String>,
+    /// The permit to read it.
+    permit: Permit<ToRead>,
     /// Its entry in its directory.
     pub entry: Entry,
     pub(crate) content: Arc<Content>,
@@ -133,7 +133,7 @@ impl ContentRead {
         let terms = self.terms(service);
         let want = if self.terms.rate == RequestedRate::Unstated { Want::FileAndRate } else { Want::File };
         let Self {
-            opened: OpenedContent { path, user, content, requested_at, .. },
+            opened: OpenedContent { path, permit, content, requested_at, .. },
             body,
             part,
             viewer,
@@ -143,7 +143,7 @@ impl ContentRead {
             ..
         } = self;
         (
-            DeliveryRequest { path, content, body, terms, viewer, part, client, user, charged, want, requested_at },
+            DeliveryRequest { path, content, body, terms, viewer, part, client, permit, charged, want, requested_at },
             stages,
         )
     }
@@ -160,8 +160,8 @@ pub async fn open_content(
 ) -> Result<OpenedContent, StoreError> {
     let requested_at = Instant::now();
     let Opened { entry, content, media } = service.contents.open(permit.path(), want).await?;
-    let user = permit.user().map(str::to_owned);
-    Ok(OpenedContent { path: permit.path().joined(), user, entry, content, media, requested_at })
+    let (path, permit) = (permit.path().joined(), permit.clone());
+    Ok(OpenedContent { path, permit, entry, content, media, requested_at })
 }
 
 /// Opens the content at the permit's path for a read of `viewer` that asks for `rate`. Where that is not said, the container is looked into,

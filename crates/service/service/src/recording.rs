@@ -112,6 +112,7 @@ impl RunningRecording {
             path: path.joined(),
             client,
             user: None,
+            permit: None,
             charged: charged.clone(),
             rate: Some(self.request.rate),
             rate_from: RateOrigin::Request,

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use api::{RateOrigin, RunningClasses};
 use units::{BitRate, DiskId, StreamId};
 
+use crate::access::{Permit, ToRead};
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets};
 use crate::contents::ContentPath;
 use crate::lock::lock;
@@ -30,6 +31,8 @@ pub struct RunningStream {
     pub client: IpAddr,
     /// The account that it logged in as; none: without a login, or a recording's.
     pub user: Option<String>,
+    /// The permit to read it; none: it is not a delivery.
+    pub permit: Option<Permit<ToRead>>,
     /// The budgets that it is charged to.
     pub charged: ChargedBudgets,
     /// The rate promised; none for best effort.
@@ -42,7 +45,7 @@ pub struct RunningStream {
     pub started: SystemTime,
     /// Progress of a recording or an upload; none for a delivery.
     pub incoming: Option<Arc<RecordingProgress>>,
-    /// A client requested its end, so that others get its reservation: its viewer keeps nothing of it.
+    /// A client requested its end, or its right was taken back: its viewer keeps nothing of it, so that others get its reservation.
     pub stopped: bool,
     /// The newer read of its viewer that took its reservation over; it continues as best effort.
     pub passed_to: Option<StreamId>,
