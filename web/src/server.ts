@@ -48,12 +48,12 @@ export interface Problem {
 /** True if a log-in, or another one, may help. */
 export const isDenied = ({ status }: Problem) => status === 401 || status === 403;
 
-/** The words for an alarm; `note`: those behind its command, where they stand apart. */
+/** The words for an alarm; `note`: those behind its command. */
 export interface AlarmWords {
   text: string;
   why: string;
   remedy: string;
-  note?: string;
+  note?: string | null;
 }
 
 /** Names of a folder that are read in one request: the first are shown while the others come. */

@@ -422,13 +422,14 @@ function namesOf(description: { components: { schemas: Record<string, unknown> }
 test("each alarm, fact and refusal of the server has words in Japanese, and an unknown one those of the server", () => {
   const description = JSON.parse(readFileSync("../crates/front/http/src/openapi.json", "utf8")) as Parameters<typeof namesOf>[0];
   const japanese = /[ぁ-んァ-ン]/;
-  const english = { text: "the text", why: "the effect", remedy: "isocast x   (a note)" };
+  const english = { text: "the text", why: "the effect", remedy: "isocast x", note: "a note" };
   const kinds = namesOf(description, "AlarmCause", "kind");
   assert.ok(kinds.includes("folder_away") && kinds.length > 15, kinds.join());
   for (const kind of kinds) {
-    const { text, why, remedy } = ja.alarm({ ...english, severity: "advice", about: "x", kind, disk: 1, state: "out", left_seconds: 1e5, bytes_per_day: 1e9 } as unknown as Alarm);
+    const { text, why, remedy, note } = ja.alarm({ ...english, severity: "advice", about: "x", kind, disk: 1, state: "out", left_seconds: 1e5, bytes_per_day: 1e9 } as unknown as Alarm);
     assert.ok(japanese.test(text) && japanese.test(why), `${kind}: ${text}; ${why}`);
     assert.equal(remedy, "isocast x");
+    assert.ok(note == null || japanese.test(note), `${kind}: ${note}`);
   }
   const facts = namesOf(description, "StreamFact", "fact");
   assert.ok(facts.length > 9, facts.join());

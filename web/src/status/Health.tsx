@@ -54,7 +54,7 @@ export function Health() {
 }
 
 function AlarmRow({ alarm }: { alarm: Alarm }) {
-  const { text, why, remedy, note = "" } = t.alarm(alarm);
+  const { text, why, remedy, note } = t.alarm(alarm);
   return (
     <li class={alarm.severity === "serious" ? "serious" : ""}>
       <span class="name">

@@ -75,9 +75,7 @@ const REMEDIES: Record<Alarm["kind"], [why: string, note?: string]> = {
 export function alarm(alarm: Alarm): AlarmWords {
   const [cause, remedy] = [CAUSES[alarm.kind] as ((cause: Alarm) => string) | undefined, REMEDIES[alarm.kind] as [string, string?] | undefined];
   if (cause === undefined || remedy === undefined) return alarm;
-  // サーバーの説明は、コマンドの後の括弧の中か、セミコロンの後の英文にある。
-  const command = alarm.remedy.split("   (")[0] ?? "";
-  return { text: cause(alarm), why: remedy[0], remedy: command, note: remedy[1] ?? "" };
+  return { text: cause(alarm), why: remedy[0], remedy: alarm.remedy, note: remedy[1] };
 }
 
 const ORIGINS: Record<Extract<StreamFact, { fact: "reserved" }>["from"], string> = {

@@ -4,7 +4,7 @@
 
 use std::time::SystemTime;
 
-use api::AlarmSeverity;
+use api::{Alarm, AlarmSeverity};
 use http_types::StatusCode;
 use http_types::header::CACHE_CONTROL;
 use service::access::{Permit, ToObserve};
@@ -96,8 +96,10 @@ async fn ready(exchange: &Exchange) -> Reply {
         let permit = principal.and_then(|principal| service.permit_server::<ToObserve>(&principal).ok());
         let all = permit.map_or_else(Vec::new, |permit| alarms(service, &permit));
         let serious = all.iter().filter(|alarm| alarm.severity == AlarmSeverity::Serious);
-        let lines =
-            serious.map(|alarm| format!("alarm: {}: {}; {}: {}\n", alarm.about, alarm.text, alarm.why, alarm.remedy));
+        let line = |alarm: &Alarm| {
+            format!("alarm: {}: {}; {}: {}\n", alarm.about, alarm.text, alarm.why, alarm.noted_remedy())
+        };
+        let lines = serious.map(line);
         let body = std::iter::once("streams are admitted\n".to_owned()).chain(lines).collect::<String>();
         return Reply::with_body(StatusCode::OK, "text/plain; charset=utf-8", body);
     };

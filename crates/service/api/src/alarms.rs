@@ -21,6 +21,16 @@ pub struct Alarm {
     pub why: String,
     /// The command that shows or mends it.
     pub remedy: String,
+    /// The rest that there is to say about that command.
+    pub note: Option<String>,
+}
+
+impl Alarm {
+    /// The command that shows or mends it, with its note behind.
+    #[must_use]
+    pub fn noted_remedy(&self) -> String {
+        self.note.as_ref().map_or_else(|| self.remedy.clone(), |note| format!("{}   ({note})", self.remedy))
+    }
 }
 
 /// The cause of an alarm: its kind, and the figures of its text.

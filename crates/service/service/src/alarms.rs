@@ -17,7 +17,7 @@ use crate::config::LastReload;
 use crate::events::unix_seconds;
 use crate::figures::{self, whole};
 use crate::media_service::MediaService;
-use crate::remedies::REMEDIES;
+use crate::remedies::{Remedy, remedy_of};
 
 /// A quota that refuses uploads is an alarm from this many percent on.
 const QUOTA_PERCENT: u64 = 95;
@@ -101,13 +101,14 @@ pub fn quotas(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<QuotaS
 }
 
 fn alarm(severity: AlarmSeverity, about: &str, cause: AlarmCause) -> Alarm {
-    let remedy = REMEDIES.iter().find(|remedy| remedy.kind == cause.kind()).expect("each kind has one");
+    let Remedy { why, command, note } = remedy_of(&cause);
     Alarm {
         severity,
         about: about.to_owned(),
         text: alarm_texts::text(&cause),
-        why: remedy.why.to_owned(),
-        remedy: remedy.command.to_owned(),
+        why: why.to_owned(),
+        remedy: command.to_owned(),
+        note: note.map(str::to_owned),
         cause,
     }
 }

@@ -103,7 +103,7 @@ pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
 }
 
 fn of_alarm(alarm: &Alarm) -> Finding {
-    let words = [alarm.text.clone(), alarm.why.clone(), alarm.remedy.clone()];
+    let words = [alarm.text.clone(), alarm.why.clone(), alarm.noted_remedy()];
     let about = (alarm.cause.kind(), alarm.about.as_str());
     match alarm.severity {
         AlarmSeverity::Serious => serious(about, words),

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use service::remedies::remedy_of;
 
 use super::*;
 
@@ -220,9 +221,28 @@ fn begins_with_command(mend: &str) -> bool {
 }
 
 #[test]
-fn each_alarm_has_a_command() {
-    for remedy in service::remedies::REMEDIES {
-        assert!(begins_with_command(remedy.command), "{}: {}", remedy.kind, remedy.command);
+fn each_alarm_has_a_command_and_the_kind_of_its_description() {
+    for cause in [
+        json!({ "kind": "volume_disk", "disk": 0, "state": "out" }),
+        json!({ "kind": "volume_missing", "contents": 1 }),
+        json!({ "kind": "volume_damaged", "contents": 1, "copies": 0 }),
+        json!({ "kind": "volume_scrub", "since_seconds": null, "contents_unknown": 0 }),
+        json!({ "kind": "disk_failing", "failure": "hung", "errors": 0 }),
+        json!({ "kind": "disk_assumed", "doubt": "" }),
+        json!({ "kind": "folder_away" }),
+        json!({ "kind": "quota_full", "percent": 95 }),
+        json!({ "kind": "full_soon", "of": "disk", "free_bytes": null, "left_seconds": 0, "seen_seconds": 0, "bytes_per_day": 0 }),
+        json!({ "kind": "job_failed", "reason": null }),
+        json!({ "kind": "webhook_waiting", "events": 1, "error": "" }),
+        json!({ "kind": "webhook_ended", "error": "" }),
+        json!({ "kind": "certificate_expired" }),
+        json!({ "kind": "certificate_expires", "left_seconds": 0 }),
+        json!({ "kind": "certificate_refused", "problem": "" }),
+        json!({ "kind": "configuration_refused", "problem": "" }),
+    ] {
+        let read: api::AlarmCause = serde_json::from_value(cause.clone()).expect("a cause");
+        assert_eq!(cause["kind"], read.kind());
+        assert!(begins_with_command(remedy_of(&read).command), "{cause}");
     }
 }
 
