@@ -2,8 +2,9 @@
 //!
 //! Not here: their verification (`service::logins`), their use (the front ends).
 
-use std::io::Write;
+use std::io::{self, Write};
 
+use ::accounts::link_objection;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
@@ -164,8 +165,15 @@ impl LinkArgs {
         let is_address = self.url.starts_with("http://") || self.url.starts_with("https://");
         ensure!(is_address, "`{}` is no address of a server; write for example `http://media.example:8080`", self.url);
         let rights = Rights::of(&[if self.upload { Right::Write } else { Right::Read }]);
+        let given = FolderRights { folder: path.clone(), rights };
+        match link_objection(&self.state.folder(), &given) {
+            Ok(objection) => ensure!(objection.is_none(), "{}", objection.unwrap_or_default()),
+            Err(_) => {
+                writeln!(io::stderr(), "no server answers: whether there is a `{}` was not looked at", path.joined())?
+            }
+        }
         let (id, share) = self.state.make(AccountChange::AddLink(LinkWish {
-            given: FolderRights { folder: path.clone(), rights },
+            given,
             expires: ends_after(self.expires)?,
             rate: self.rate,
             uses: self.uses,

@@ -81,10 +81,15 @@ fn changes_by_commands_are_in_force_when_they_end() {
     let url = isocast(&state, &["share", "films/a.ts", "--expires", "1h", "--uses", "1", "--url", "http://h"], "");
     let target = url.strip_prefix("http://h/media/").expect("an address of the content");
     assert_eq!((get(target, ""), get(target, "")), (200, 403), "once");
+    let refused =
+        Command::new(program()).args(["share", "films/none.ts", "--state"]).arg(&state).output().expect("it ends");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && said.contains("there is no `films/none.ts`"), "{said}");
+    isocast(&state, &["share", "inbox", "--upload", "--expires", "1s"], "");
     let url = isocast(&state, &["share", "films", "--url", "http://h"], "");
     let (_, share) = url.split_once('?').expect("the right is in the query");
     assert_eq!(get(&format!("films/a.ts?{share}"), ""), 200);
-    isocast(&state, &["share", "revoke", "2"], "");
+    isocast(&state, &["share", "revoke", "3"], "");
     assert_eq!(get(&format!("films/a.ts?{share}"), ""), 403);
     assert_eq!(isocast(&state, &["share", "rotate", "--json"], ""), r#"{"rotated":true}"#);
 

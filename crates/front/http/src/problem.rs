@@ -334,6 +334,7 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
         | ChangeError::NoReservation(_) => StatusCode::NOT_FOUND,
         ChangeError::AccountExists(_)
         | ChangeError::NotHeld(..)
+        | ChangeError::BeyondUser(..)
         | ChangeError::NotFirst
         | ChangeError::LastAdministrator => StatusCode::CONFLICT,
         ChangeError::UsedUp(_) => {
@@ -355,6 +356,7 @@ pub(crate) fn of_wish(error: &WishError) -> Reply {
         WishError::Code | WishError::Present(LoginError::Wrong) => {
             Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
         }
+        WishError::NothingToShare(_) => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
         WishError::UploadsOverContent(_) => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
         error => bad_request(error),
     }

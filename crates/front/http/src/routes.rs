@@ -539,7 +539,12 @@ pub(crate) const ROUTES: &[Route] = &[
         right: CallRight::Own,
         body: Some("NewToken"),
         answer: CallAnswer::Made("TokenText"),
-        ..change(("POST", "/tokens"), Call::AddToken, "Makes a token; its text is shown this once.", &[NO_USER, FULL])
+        ..change(
+            ("POST", "/tokens"),
+            Call::AddToken,
+            "Makes a token; its text is shown this once.",
+            &[NO_USER, (409, "The user has nowhere in the folder a right that it asks for."), FULL],
+        )
     },
     Route {
         right: CallRight::Own,
@@ -563,7 +568,11 @@ pub(crate) const ROUTES: &[Route] = &[
             ("POST", "/shares"),
             Call::AddShare,
             "Makes a signed link to a content or folder.",
-            &[(409, "A content has the path at which uploads would be stored."), FULL],
+            &[
+                (404, "There is nothing of the path that would be read."),
+                (409, "A content has the path at which uploads would be stored."),
+                FULL,
+            ],
         )
     },
     Route {

@@ -189,6 +189,9 @@ async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
         403,
         "it makes no wider one"
     );
+    let beyond = call(harness, "POST /api/v1/tokens", BOB, r#"{"rights":["read","delete","admin"]}"#);
+    let names_them = beyond.text().contains("bob has no right to delete,admin in /");
+    assert!(beyond.status == 409 && names_them, "{}: {}", beyond.status, beyond.text());
     let share = r#"{"path":"/films/a.ts","expires_seconds":3600,"uses":3,"rate_bps":4000000}"#;
     assert_eq!(status(harness, "POST /api/v1/shares", BOB, share), 403, "bob may not share");
     let to = Grantee::Account("bob".to_owned());
@@ -205,6 +208,8 @@ async fn users_have_tokens_and_links_of_their_own_within_their_rights() {
     assert_eq!(status(harness, "POST /api/v1/shares", BOB, &bytes), 400, "bytes of a link that reads");
     let rate = r#"{"path":"/films","expires_seconds":60,"upload":true,"rate_bps":4000000}"#;
     assert_eq!(status(harness, "POST /api/v1/shares", ADA, rate), 400, "a rate of a link that uploads");
+    let missing = call(harness, "POST /api/v1/shares", ADA, &share.replace("/films/a.ts", "/films/none.ts"));
+    assert!(missing.status == 404 && missing.text().contains("there is no `films/none.ts`"), "{}", missing.text());
     let upload = |path: &str| {
         let body = format!(r#"{{"path":"{path}","expires_seconds":60,"upload":true}}"#);
         status(harness, "POST /api/v1/shares", ADA, &body)

@@ -11,7 +11,7 @@ use service::reservation_ahead::ReservationWish;
 use units::BitRate;
 
 use crate::database::{Database, DatabaseError};
-use crate::entries::{link_of, stored_bits};
+use crate::entries::{each, link_of, read_rights, stored_bits};
 use crate::identities::account_of;
 use crate::secrets::{KEY_BYTES, random, random_text, token_text};
 use crate::steps::{MEMBERS_MAX, StepError, add_account, has_room};
@@ -170,6 +170,7 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
         }
         AccountChange::AddToken { account, label, within, expires } => {
             check_account(tables, account)?;
+            check_rights(tables, account, within)?;
             has_room(tables, "token", TOKENS_MAX, "tokens")?;
             let sql = "SELECT count(*) FROM token WHERE account = ?1 AND idle IS NULL";
             let held: i64 = tables.query_row(sql, [account], |row| row.get(0))?;
@@ -228,6 +229,22 @@ fn apply(tables: &Connection, change: &AccountChange, now: i64) -> ChangeStep {
         }
     }
     Ok(Changed::Done)
+}
+
+/// Refuses rights of a token that its account has in no part of the folder. All accounts may read where the settings say so.
+fn check_rights(tables: &Connection, account: &str, within: &FolderRights) -> Result<(), StepError> {
+    let mut lacks = within.rights.without(Rights::of(&[Right::Read]));
+    let sql = "SELECT folder, rights FROM account_right WHERE account = ?1 UNION ALL \
+               SELECT folder, rights FROM team_right JOIN member USING (team) WHERE account = ?1";
+    each(tables, sql, [account], |row| {
+        let held = read_rights(row, 0)?.and_then(|given| given.within(within));
+        lacks = lacks.without(held.map_or_else(Rights::default, |held| held.rights));
+        Ok(())
+    })?;
+    match lacks.is_empty() {
+        true => Ok(()),
+        false => Err(ChangeError::BeyondUser(account.to_owned(), lacks, within.folder.clone()).into()),
+    }
 }
 
 /// True if an account has the right to administer over everything, by itself or by a group.

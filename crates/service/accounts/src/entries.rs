@@ -256,7 +256,7 @@ fn most<K>(part: &ListPart<K>) -> i64 {
     i64::try_from(part.limit).unwrap_or(i64::MAX)
 }
 
-fn each(
+pub(crate) fn each(
     tables: &Connection,
     sql: &str,
     values: impl Params,
@@ -281,7 +281,7 @@ fn grants(tables: &Connection, sql: &str) -> rusqlite::Result<HashMap<String, Ve
 }
 
 /// The folder in this column and the rights in the next; none where that is no path of a content, which gives no right.
-fn read_rights(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<FolderRights>> {
+pub(crate) fn read_rights(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<FolderRights>> {
     let rights = stored_bits(row.get(column + 1)?);
     let folder = ContentPath::parse(&row.get::<_, String>(column)?).ok();
     Ok(folder.map(|folder| FolderRights { folder, rights }))

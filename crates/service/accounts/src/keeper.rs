@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use api::{AccountEntry, GroupEntry, LinkEntry, TokenEntry};
 use rusqlite::Connection;
 use service::account_changes::{AccountChange, AccountStore, ChangeError, Changed, ListPart, PendingChange, Waiting};
-use service::accounts::Accounts;
+use service::accounts::{Accounts, FolderRights};
+use service::contents::ContentPath;
 use tokio::sync::oneshot;
 
 use crate::apply::ChangeAuthor;
@@ -36,11 +37,22 @@ const CARE_PERIOD: Duration = Duration::from_secs(60);
 const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for the announcement of one that is connected: less than another one waits behind it.
 const ANNOUNCED_TIME_MAX: Duration = Duration::from_secs(2);
-/// Longest announcement of a change, bytes.
-const ANNOUNCED_BYTES_MAX: usize = 4096;
+/// Longest line of a command, bytes.
+const ANNOUNCED_BYTES_MAX: usize = 32 * 1024;
+/// First word of the line of a command that is about to make a link.
+const SHARES: &str = "shares";
 
-/// Logs a change by a command: the call of the API that makes such a one, and its path.
-type ChangeLog = Box<dyn Fn(&str, &str) + Send + Sync>;
+/// A line of a command to the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandLine<'a> {
+    /// It made a change: the call of the API that makes such a one, and its path below `/api/v1`.
+    Made(&'a str, &'a str),
+    /// It is about to make a link with these rights.
+    Shares(FolderRights),
+}
+
+/// Takes lines of commands, and gives its objections.
+type CommandEar = Box<dyn Fn(CommandLine<'_>) -> Option<String> + Send + Sync>;
 
 /// An order to the thread.
 enum KeeperOrder {
@@ -60,7 +72,7 @@ pub struct Keeper {
     used: Arc<Mutex<HashMap<i64, u64>>>,
     accounts: Arc<Accounts>,
     socket: PathBuf,
-    log: Arc<OnceLock<ChangeLog>>,
+    ear: Arc<OnceLock<CommandEar>>,
 }
 
 /// The reason why accounts cannot be kept.
@@ -95,15 +107,14 @@ impl Keeper {
         };
         std::thread::Builder::new().name("accounts".to_owned()).spawn(move || work.run(&waiting))?;
         let socket = state.join(SOCKET);
-        let log = Arc::<OnceLock<ChangeLog>>::default();
-        listen(&socket, orders.clone(), Arc::clone(&log));
-        Ok(Arc::new(Self { orders, used, accounts: Arc::clone(accounts), socket, log }))
+        let ear = Arc::<OnceLock<CommandEar>>::default();
+        listen(&socket, orders.clone(), Arc::clone(&ear));
+        Ok(Arc::new(Self { orders, used, accounts: Arc::clone(accounts), socket, ear }))
     }
 
-    /// Passes changes by commands to `log` from now on: the call of the API that makes such a one, and its path below `/api/v1`. Has no
-    /// effect the second time.
-    pub fn log_to(&self, log: impl Fn(&str, &str) + Send + Sync + 'static) {
-        let _ = self.log.set(Box::new(log));
+    /// Passes lines of commands to `ear` from now on, which may object to what is about to be made. Has no effect the second time.
+    pub fn hear(&self, ear: impl Fn(CommandLine<'_>) -> Option<String> + Send + Sync + 'static) {
+        let _ = self.ear.set(Box::new(ear));
     }
 
     /// Takes over users that came into the configuration.
@@ -319,7 +330,7 @@ impl Database {
 }
 
 /// Takes announcements at the socket. Without it (its path may be too long for one) changes are in force within [`LOOK_PERIOD`].
-fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, log: Arc<OnceLock<ChangeLog>>) {
+fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, ear: Arc<OnceLock<CommandEar>>) {
     let _ = fs::remove_file(socket);
     let Ok(listener) = UnixListener::bind(socket) else { return };
     let take = move || {
@@ -331,18 +342,29 @@ fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, log: Arc<OnceLock<Chan
             }
             let _ = seen.recv();
             // A program that announces no change has it in force all the same.
-            let announced = announced(&mut stream).unwrap_or_default();
-            if let (Some(log), Some((call, about))) = (log.get(), announced.trim_end().split_once(' ')) {
-                log(call, about);
-            }
-            let _ = stream.set_write_timeout(Some(ANNOUNCE_TIME_MAX)).and_then(|()| stream.write_all(b"\n"));
+            let line = line(&mut stream).unwrap_or_default();
+            let objection = ear.get().zip(CommandLine::read(line.trim_end())).and_then(|(ear, line)| ear(line));
+            let answer = objection.unwrap_or_default() + "\n";
+            let _ =
+                stream.set_write_timeout(Some(ANNOUNCE_TIME_MAX)).and_then(|()| stream.write_all(answer.as_bytes()));
         }
     };
     let _ = std::thread::Builder::new().name("accounts-socket".to_owned()).spawn(take);
 }
 
-/// The line by which a program announces its change.
-fn announced(stream: &mut UnixStream) -> io::Result<String> {
+impl<'a> CommandLine<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let (call, about) = line.split_once(' ')?;
+        if call != SHARES {
+            return Some(Self::Made(call, about));
+        }
+        let (rights, folder) = about.split_once(' ')?;
+        Some(Self::Shares(FolderRights { folder: ContentPath::parse(folder).ok()?, rights: rights.parse().ok()? }))
+    }
+}
+
+/// A line of a program.
+fn line(stream: &mut UnixStream) -> io::Result<String> {
     let until = Instant::now() + ANNOUNCED_TIME_MAX;
     let (mut line, mut byte) = (Vec::new(), [0]);
     while byte != *b"\n" && line.len() < ANNOUNCED_BYTES_MAX {
@@ -357,10 +379,29 @@ fn announced(stream: &mut UnixStream) -> io::Result<String> {
 /// Waits until a server that has this state folder has put the changes of this program in force, and has logged `change`. False: no server
 /// runs, or it does not answer within 5 s.
 pub fn announce(state: &Path, change: Option<&AccountChange>) -> bool {
-    let Ok(mut stream) = UnixStream::connect(state.join(SOCKET)) else { return false };
     let call = change.and_then(AccountChange::call).map_or_else(String::new, |(call, about)| format!("{call} {about}"));
-    let mut answer = [0];
-    stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX)).is_ok()
-        && writeln!(stream, "{call}").is_ok()
-        && stream.read_exact(&mut answer).is_ok()
+    say(state, &call).is_ok()
+}
+
+/// The objection to a link with these rights of a server that has this state folder.
+///
+/// # Errors
+/// No server runs, or it does not answer within 5 s.
+pub fn link_objection(state: &Path, given: &FolderRights) -> io::Result<Option<String>> {
+    let line = format!("{SHARES} {} {}", given.rights, given.folder);
+    // A name with a line feed is not asked about.
+    let objection = if line.contains('\n') { String::new() } else { say(state, &line)? };
+    Ok((!objection.is_empty()).then_some(objection))
+}
+
+/// Sends a line to the server that has this state folder. Gives its answer.
+fn say(state: &Path, line: &str) -> io::Result<String> {
+    let mut stream = UnixStream::connect(state.join(SOCKET))?;
+    stream.set_read_timeout(Some(ANNOUNCE_TIME_MAX))?;
+    writeln!(stream, "{line}")?;
+    let mut answer = String::new();
+    match BufReader::new(stream).read_line(&mut answer)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(answer.trim_end().to_owned()),
+    }
 }

@@ -14,7 +14,7 @@ use service::accounts::{Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
 use service::logins::{of_browser, of_link, of_token};
 
-use crate::{ChangeAuthor, Database, Keeper, announce};
+use crate::{ChangeAuthor, CommandLine, Database, Keeper, announce, link_objection};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -176,6 +176,35 @@ fn a_keeper_writes_the_ends_of_tokens_when_it_stops() {
 }
 
 #[test]
+fn a_token_is_made_for_rights_that_its_user_has_by_itself_or_by_a_group() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut database = database(folder.path());
+    apply(&mut database, add("ada")).expect("added");
+    let mut ask = |folder: &str, rights: &str| {
+        let (account, label) = ("ada".to_owned(), String::new());
+        let change = AccountChange::AddToken { account, label, within: given(folder, rights), expires: None };
+        apply(&mut database, change).map(|_| ())
+    };
+    let beyond = |rights: &str, folder| {
+        Err(ChangeError::BeyondUser("ada".to_owned(), rights.parse().expect("rights"), path(folder)))
+    };
+    assert_eq!(ask("/", "read,write"), beyond("write", "/"));
+    assert_eq!(ask("/", "read"), Ok(()), "all may, where the settings say so");
+    let to = Grantee::Account("ada".to_owned());
+    let joins = AccountChange::Membership { name: "ada".to_owned(), group: "cut".to_owned(), joins: true };
+    for change in [
+        AccountChange::Grant { to, given: given("/a", "write") },
+        AccountChange::Grant { to: Grantee::Group("cut".to_owned()), given: given("/b/c", "delete") },
+        joins,
+    ] {
+        apply(&mut self::database(folder.path()), change).expect("changed");
+    }
+    assert_eq!((ask("/", "write,delete"), ask("/a/b", "write"), ask("/b", "delete")), (Ok(()), Ok(()), Ok(())));
+    assert_eq!(ask("/a", "write,delete"), beyond("delete", "/a"));
+    assert_eq!(ask("/b", "write,admin"), beyond("write,admin", "/b"));
+}
+
+#[test]
 fn links_are_valid_until_they_are_revoked_or_their_key_goes() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut database = database(folder.path());
@@ -230,7 +259,13 @@ async fn changes_of_a_server_and_of_commands_are_in_force_at_once() {
     assert_eq!(keeper.change(add("ada")).await, Err(ChangeError::AccountExists("ada".to_owned())));
     let logged = Arc::<std::sync::Mutex<Vec<String>>>::default();
     let log = Arc::clone(&logged);
-    keeper.log_to(move |call, about| log.lock().expect("no panic").push(format!("{call} {about}")));
+    keeper.hear(move |line| {
+        match line {
+            CommandLine::Made(call, about) => log.lock().expect("no panic").push(format!("{call} {about}")),
+            CommandLine::Shares(given) => return Some(format!("no {} of {}", given.rights, given.folder)),
+        }
+        None
+    });
     let state = folder.path().to_owned();
     let command = move || {
         let change = add("bob");
@@ -240,6 +275,9 @@ async fn changes_of_a_server_and_of_commands_are_in_force_at_once() {
     assert!(tokio::task::spawn_blocking(command).await.expect("no panic"), "a server answers");
     assert!(knows("bob"));
     assert_eq!(*logged.lock().expect("no panic"), ["AddUser /users/bob"]);
+    let state = folder.path().to_owned();
+    let asked = tokio::task::spawn_blocking(move || link_objection(&state, &given("/a b", "read")));
+    assert_eq!(asked.await.expect("no panic").expect("an answer"), Some("no read of /a b".to_owned()));
     drop(keeper);
     assert!(!announce(folder.path(), None), "there is no server any more");
 }

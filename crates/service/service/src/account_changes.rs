@@ -275,6 +275,11 @@ pub enum ChangeError {
     /// These rights are not held over this very folder.
     #[error("{0} has none of these rights over {1} itself; `isocast user list` shows which it has")]
     NotHeld(String, ContentPath),
+    /// Rights of a token that its account has nowhere in the folder.
+    #[error(
+        "{0} has no right to {1} in {2}, and a token has rights of its user alone; `isocast user grant` gives that one more"
+    )]
+    BeyondUser(String, Rights, ContentPath),
     /// The link was used as often as it may be.
     #[error("this link was used as often as it may be, {0} times")]
     UsedUp(u64),

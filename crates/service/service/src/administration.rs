@@ -4,25 +4,29 @@
 //! an account gives others no right by a link that it does not have itself. Not here: judging (`access`), keeping (the crate `accounts`).
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use api::{
     AccountEntry, BudgetAmounts, FirstAccount, GrantEntry, GroupEntry, LinkEntry, LoginStatus, NewAccount, NewLink,
     NewPassword, NewToken, TokenEntry, TokenText,
 };
+use tokio::time::timeout;
 use units::BitRate;
 
 use crate::MediaService;
-use crate::access::{OwnPermit, Permit, Principal, ToAdminister, ToRead, ToShare, ToWrite};
+use crate::access::{OwnPermit, Permit, Principal, RightKind, ToAdminister, ToRead, ToShare, ToWrite};
 use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity};
 use crate::accounts::{FolderRights, Holder, NetworkError, Right, Rights, UnknownRight, parse_network};
 use crate::budgets::{BudgetKey, BudgetLimits};
-use crate::contents::{ContentPath, NameKind, PathError};
+use crate::contents::{ContentPath, NameKind, PathError, StoreError};
 use crate::logins::{LoginError, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, hash_password};
 
 /// A login of a browser that is not used for so long ends, s.
 pub const LOGIN_IDLE: u64 = 7 * 24 * 3600;
 /// A login of a browser ends after so long in any case, s.
 pub const LOGIN_LIFE: u32 = 30 * 24 * 3600;
+/// Longest look for what a command shares.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest name of an account or group, bytes.
 const NAME_BYTES_MAX: usize = 64;
 /// Longest label of a token or login, bytes.
@@ -61,6 +65,9 @@ pub enum WishError {
     /// A rate, for a link that uploads.
     #[error("`rate_bps` is for links that read: a budget of the link limits its uploads")]
     RateOfUploads,
+    /// A link for reads to a path that nothing has.
+    #[error("there is no `{0}`: a link gives others what is there; one for uploads may name a folder that they make")]
+    NothingToShare(String),
     /// A link for uploads to a path that a content has.
     #[error("`{0}` is a content, and uploads by a link overwrite nothing: share its folder, or another path")]
     UploadsOverContent(String),
@@ -350,10 +357,7 @@ pub async fn add_link(
     if wish.rate_bps.is_some() && right == Right::Write {
         return Err(WishError::RateOfUploads);
     }
-    // Uploads by a link overwrite nothing.
-    if right == Right::Write && service.lookup(permit).await.is_ok_and(|there| there.kind == NameKind::File) {
-        return Err(WishError::UploadsOverContent(path.joined()));
-    }
+    check_shared(service, right, permit).await?;
     let link = LinkWish {
         given: FolderRights { folder: path.clone(), rights: Rights::of(&[right]) },
         expires: ends_after(service, wish.expires_seconds)?,
@@ -364,6 +368,27 @@ pub async fn add_link(
         by: permit.user().map(str::to_owned),
     };
     made(service, AccountChange::AddLink(link)).await
+}
+
+/// Whether there is something to share at the permit's path. Uploads by a link make folders on their way, and overwrite nothing.
+async fn check_shared<R: RightKind>(service: &MediaService, right: Right, permit: &Permit<R>) -> Result<(), WishError> {
+    match (right, service.lookup(permit).await) {
+        (Right::Read, Err(StoreError::NotFound)) => Err(WishError::NothingToShare(permit.path().joined())),
+        (Right::Write, Ok(there)) if there.kind == NameKind::File => {
+            Err(WishError::UploadsOverContent(permit.path().joined()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The fault of a link with these rights, which a command is about to make; none also if that is not found out in time. Waits for the store:
+/// not for a thread of the runtime.
+#[must_use]
+pub fn link_fault(service: &MediaService, given: FolderRights) -> Option<WishError> {
+    let right = if given.rights.has(Right::Write) { Right::Write } else { Right::Read };
+    let permit = Permit::<ToShare>::of_configuration(given.folder);
+    let look = async { timeout(LOOK_TIME_MAX, check_shared(service, right, &permit)).await };
+    service.runtime.block_on(look).ok()?.err()
 }
 
 /// Begins a login of a browser for an account that has proven itself by its password. Gives its text.

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use accounts::{Database, Keeper, KeptLines, random_text};
+use accounts::{CommandLine, Database, Keeper, KeptLines, random_text};
 use anyhow::Context as _;
 use automation::{Jobs, ReadWebhooks, Thumbnails, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
@@ -43,6 +43,7 @@ use sd_notify::NotifyState;
 use service::MediaService;
 use service::access::Permit;
 use service::accounts::Accounts;
+use service::administration::link_fault;
 use service::contents::StoreAdmin;
 use service::events::access_changed;
 use service::log::Log;
@@ -288,9 +289,14 @@ async fn serve(
     tokio::spawn(service::trash::keep(Arc::downgrade(&service)));
     history_file::keep(&config.state.join("figures"), &service);
     let told = Arc::downgrade(&service);
-    keeper.log_to(move |call, about| {
-        if let Some(service) = told.upgrade() {
-            service.events.tell(access_changed((call, about), None, SystemTime::now()));
+    keeper.hear(move |line| {
+        let service = told.upgrade()?;
+        match line {
+            CommandLine::Made(call, about) => {
+                service.events.tell(access_changed((call, about), None, SystemTime::now()));
+                None
+            }
+            CommandLine::Shares(given) => link_fault(&service, given).map(|fault| fault.to_string()),
         }
     });
     let unknown = Arc::new(Unknown::of(&disks));
