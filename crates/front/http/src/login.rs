@@ -121,6 +121,8 @@ async fn uncounted<R: RightKind>(
     };
     let denied = match judgement {
         Ok(permit) => {
+            let own = with_password(exchange, &first).await.and_then(|account| judge(&account).ok());
+            let permit = own.unwrap_or(permit);
             exchange.note_user(permit.holder().as_deref());
             return Ok(permit);
         }
@@ -142,6 +144,18 @@ fn without_password(exchange: &Exchange) -> Option<Principal> {
         Credentials::Token(text) => service.login_by_token(&text).ok(),
         Credentials::Browser(text) => service.login_by_browser(&text).ok().map(|(_, principal)| principal),
         Credentials::Password(..) => None,
+    }
+}
+
+/// The account whose right password a request carries that needs none. With a wrong one it stays a request without login.
+async fn with_password(exchange: &Exchange, first: &Principal) -> Option<Principal> {
+    match (first, credentials(exchange)?) {
+        (Principal::Local | Principal::Remote(_), Credentials::Password(name, password))
+            if takes_passwords(exchange) =>
+        {
+            exchange.shared.service.login(&name, &password, exchange.peer.ip()).await.ok()
+        }
+        _ => None,
     }
 }
 
