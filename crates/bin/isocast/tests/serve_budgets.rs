@@ -1,12 +1,14 @@
 //! Budgets: no holder keeps the server from others, by however many names, ranges and connections.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
 use crate::serve_accounts::isocast;
 
 const FILM_BYTES: usize = 30_000_000;
+/// Bytes of a stream that wait in buffers for its budget.
+const BUFFERED_MAX: u64 = 1_200_000;
 
 /// A server with a link of this rate and a film.
 fn server(link: &str, setup: Setup) -> Server {
@@ -248,6 +250,37 @@ fn downloads_and_uploads_without_a_rate_wait_for_their_budget() {
 }
 
 #[test]
+fn reads_that_become_best_effort_for_want_of_room_wait_for_their_budget() {
+    let config = "[[budget]]\nof = \"address\"\ndownload = \"8M\"\n";
+    let setup = Setup::default().config(config).set("path_when_full.previews/=best-effort");
+    let server = server("5M", setup);
+    server.file("previews/film.ts", &pattern(FILM_BYTES));
+    let begun = Instant::now();
+    let (mut client, status) = read(&server, "127.0.0.1", "/media/previews/film.ts?rate=6M", "");
+    assert_eq!(status, 200);
+    std::thread::spawn(move || while client.more() {});
+    std::thread::sleep(Duration::from_secs(3));
+    let sent = streams(&server)[0]["sent_bytes"].as_u64().expect("a number");
+    let most = 1_000_000 * (begun.elapsed().as_secs() + 2) + BUFFERED_MAX;
+    assert!(sent < most, "{sent} bytes of {most}");
+}
+
+#[test]
+fn a_right_password_has_the_budgets_of_its_user_where_all_may_read() {
+    let server = server("1G", Setup::default());
+    let state = server.folders.path().join("state");
+    isocast(&state, &["user", "add", "ada", "--password-stdin"], "secret\n");
+    isocast(&state, &["user", "budget", "ada", "--streams", "1"], "");
+    let ada = "Authorization: Basic YWRhOnNlY3JldA==\r\n";
+    let _first = read(&server, "127.0.0.1", "/media/film.ts?rate=1M&session=a", ada);
+    let request = format!("GET /media/film.ts?rate=1M&session=b HTTP/1.1\r\nHost: localhost\r\n{ada}\r\n");
+    let second = server.ask(&request);
+    assert_eq!((second.status, &second.json()["budget"]), (429, &"user:ada".into()));
+    let (_guess, status) = read(&server, "127.0.0.1", "/media/film.ts?rate=1M", "Authorization: Basic YWRhOnh4\r\n");
+    assert_eq!(status, 200, "a wrong one is none");
+}
+
+#[test]
 fn bytes_ahead_of_a_rate_are_charged_to_a_download_budget() {
     let config = "[[budget]]\nof = \"address\"\ndownload = \"50M\"\n";
     let server = server("1G", Setup::default().config(config));
@@ -284,11 +317,16 @@ fn short_ranges_and_archives_by_a_link_have_its_rate() {
         assert_eq!(server.ask(&request).field("x-isocast-rate"), Some("8000000"));
     }
     let (_, share) = target.split_once('?').expect("the right is in the query");
-    let (mut archive, _) = read(&server, "127.0.0.2", &format!("/api/v1/contents/zip?path=film.ts&{share}"), "");
-    std::thread::spawn(move || while archive.more() {});
-    std::thread::sleep(Duration::from_secs(1));
-    let sent = streams(&server)[0]["sent_bytes"].as_u64().expect("a number");
-    assert!(sent < FILM_BYTES as u64 / 2, "{sent} bytes in a second at 1 MB/s");
+    let begun = Instant::now();
+    for _ in 0..4 {
+        let (mut archive, _) = read(&server, "127.0.0.2", &format!("/api/v1/contents/zip?path=film.ts&{share}"), "");
+        std::thread::spawn(move || while archive.more() {});
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    let sent: u64 = streams(&server).iter().map(|stream| stream["sent_bytes"].as_u64().expect("a number")).sum();
+    // A second of it passes at once.
+    let most = 1_000_000 * (begun.elapsed().as_secs() + 2) + 4 * BUFFERED_MAX;
+    assert!(sent < most, "{sent} bytes of {most}, all of them at 1 MB/s");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::error::Error;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use content::Segment;
@@ -183,10 +183,6 @@ async fn send_content(
         sum.update(&piece);
         if sink.write(Bytes::clone(&piece)).await.is_none() {
             return Ok(None);
-        }
-        // It reserves nothing, and is no faster than a stream by its link.
-        if let Some(most) = member.permit.link().and_then(|link| link.rate) {
-            tokio::time::sleep(Duration::from_nanos(most.time_for(piece.len() as u64).0)).await;
         }
     }
     Ok(Some(()))

@@ -200,6 +200,12 @@ impl Accounts {
         self.budgets().map_or_else(BudgetLimits::default, |budgets| budgets.limits(key))
     }
 
+    /// The rate of the streams of a budget's link, beyond which it gives none.
+    pub(crate) fn link_rate(&self, key: &BudgetKey) -> Option<BitRate> {
+        let BudgetKey::Link(id) = key else { return None };
+        self.facts().links.get(id)?.rate
+    }
+
     /// The facts in force.
     #[must_use]
     pub fn facts(&self) -> Arc<AccountFacts> {

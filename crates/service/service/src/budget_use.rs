@@ -44,8 +44,7 @@ pub fn count_request<R: RightKind>(
 
 /// True if bytes of best effort in this direction wait for a budget.
 pub(crate) fn is_metered(service: &MediaService, charged: &ChargedBudgets, metered: Metered) -> bool {
-    let budgets = service.accounts.budgets();
-    budgets.is_some_and(|budgets| charged.iter().any(|key| rate_of(budgets.limits(key), metered).is_some()))
+    best_effort_rates(service, charged, metered).next().is_some()
 }
 
 /// Waits until bytes of best effort may pass.
@@ -58,7 +57,8 @@ pub(crate) async fn wait_for(service: &MediaService, charged: &ChargedBudgets, m
 
 /// The bytes that a stream is sent ahead of its rate: all of `bytes`, or none where its budgets have no room for them now.
 pub(crate) fn ahead(service: &MediaService, charged: &ChargedBudgets, bytes: u64) -> u64 {
-    let costs: Vec<_> = costs(service, charged, Metered::Download, bytes).collect();
+    let rates = charged.iter().filter_map(|key| Some((key, left_rate(service, key, Metered::Download)?)));
+    let costs: Vec<_> = rates.map(|(key, rate)| (key, cost_of(rate, bytes))).collect();
     let passed = service.meters.pass_now(Metered::Download, &costs, Instant::now());
     if passed.is_ok() { bytes } else { 0 }
 }
@@ -66,25 +66,33 @@ pub(crate) fn ahead(service: &MediaService, charged: &ChargedBudgets, bytes: u64
 /// Charges bytes of best effort to their budgets. Returns the time until they may pass.
 fn charge(service: &MediaService, charged: &ChargedBudgets, metered: Metered, bytes: u64) -> Duration {
     let now = Instant::now();
-    let costs = costs(service, charged, metered, bytes);
-    costs.map(|(key, cost)| service.meters.pass(key, metered, cost, now)).max().unwrap_or_default()
+    let rates = best_effort_rates(service, charged, metered);
+    let waits = rates.map(|(key, rate)| service.meters.pass(key, metered, cost_of(rate, bytes), now));
+    waits.max().unwrap_or_default()
 }
 
-/// The budgets that limit bytes of this direction, with the time that `bytes` take at the rate that the promised ones leave.
-fn costs<'a>(
+/// The budgets that limit best effort in this direction, with its rate: of a link, that of one of its streams at most.
+fn best_effort_rates<'a>(
     service: &'a MediaService,
     charged: &'a ChargedBudgets,
     metered: Metered,
-    bytes: u64,
-) -> impl Iterator<Item = (&'a BudgetKey, Duration)> {
-    let budgets = service.accounts.budgets();
+) -> impl Iterator<Item = (&'a BudgetKey, BitRate)> {
     charged.iter().filter_map(move |key| {
-        let most = rate_of(budgets.as_ref()?.limits(key), metered)?;
-        let (out, into) = service.sessions.promised_by(key);
-        let promised = if metered == Metered::Download { out } else { into };
-        let left = BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1));
-        Some((key, Duration::from_nanos(left.time_for(bytes).0)))
+        let of_link = service.accounts.link_rate(key).filter(|_| metered == Metered::Download);
+        Some((key, of_link.into_iter().chain(left_rate(service, key, metered)).min()?))
     })
+}
+
+/// The rate that the promised ones leave of a budget.
+fn left_rate(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
+    let most = rate_of(service.accounts.budgets()?.limits(key), metered)?;
+    let (out, into) = service.sessions.promised_by(key);
+    let promised = if metered == Metered::Download { out } else { into };
+    Some(BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1)))
+}
+
+fn cost_of(rate: BitRate, bytes: u64) -> Duration {
+    Duration::from_nanos(rate.time_for(bytes).0)
 }
 
 const fn rate_of(limits: BudgetLimits, metered: Metered) -> Option<BitRate> {

@@ -144,6 +144,11 @@ impl DeliveryTerms {
             is_companion: false,
         }
     }
+
+    /// True if it is best effort, or becomes so where there is no room for its rate.
+    pub(crate) fn may_be_best_effort(&self) -> bool {
+        self.decision == Decision::BestEffort || self.when_full == WhenFull::BestEffort
+    }
 }
 
 /// Starts a delivery to `socket`. If there is no room, it uses the reservations that its viewer holds and those that others

@@ -20,7 +20,7 @@ use crate::contents::{Entry, MediaRate, Opened, StoreError, Want};
 use crate::delivery::{self, Client, DeliveryError, DeliveryRequest, DeliveryTerms, HeadRenderer, Paced};
 use crate::media_service::MediaService;
 use crate::pipeline::{self, Pipe, Stages};
-use crate::rate::{Decision, RateTerms, RequestedRate};
+use crate::rate::{RateTerms, RequestedRate};
 use crate::session::{ContentPart, Viewer};
 use crate::small_reads;
 
@@ -218,8 +218,8 @@ pub async fn open(
         budget_use::wait_for(service, &request.charged, Metered::Download, bytes.len() as u64).await;
         return Ok(PacedRead::Kept { bytes, rate: None });
     }
-    let is_metered = request.terms.decision == Decision::BestEffort
-        && budget_use::is_metered(service, &request.charged, Metered::Download);
+    let is_metered =
+        request.terms.may_be_best_effort() && budget_use::is_metered(service, &request.charged, Metered::Download);
     if stages.0.is_empty()
         && !is_metered
         && let Some(take_socket) = take_socket
