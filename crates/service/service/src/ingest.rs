@@ -132,8 +132,9 @@ async fn begin_upload(
         Some(files) => files.name(now)?,
         None => permit.path().clone(),
     };
-    // A camera comes back to its name after each break: the recordings before it stay.
-    let is_camera = rate.is_some() && on_break == OnBreak::Keep && precondition == Precondition::None;
+    // A camera, which knows no length, comes back to its name after each break: the recordings before it stay.
+    let is_camera =
+        rate.is_some() && length.is_none() && on_break == OnBreak::Keep && precondition == Precondition::None;
     let name_taken = if is_camera || files.is_some() { NameTaken::Beside } else { NameTaken::Replace };
     let (class, memory) = (UploadClass::BestEffort, None);
     let request = UploadRequest { path, length, precondition, class, on_break, durable, name_taken, modified, memory };
