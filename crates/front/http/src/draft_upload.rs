@@ -131,7 +131,7 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> R
         Method::DELETE => remove(exchange).await,
         _ => Err(problem::not_allowed("POST, HEAD, PATCH, DELETE")),
     };
-    answered.unwrap_or_else(|reply| reply).field(CACHE_CONTROL, "no-store")
+    answered.map_or_else(|refusal| refusal, |reply| reply.field(CACHE_CONTROL, "no-store"))
 }
 
 async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {

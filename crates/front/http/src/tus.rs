@@ -53,7 +53,8 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> R
         "DELETE" => remove(exchange).await,
         _ => Err(problem::not_allowed(METHODS)),
     };
-    answered.unwrap_or_else(|reply| reply).field(TUS_RESUMABLE, VERSION).field(CACHE_CONTROL, "no-store")
+    let answered = answered.map(|reply| reply.field(CACHE_CONTROL, "no-store"));
+    answered.unwrap_or_else(|refusal| refusal).field(TUS_RESUMABLE, VERSION)
 }
 
 fn options(exchange: &Exchange) -> Reply {
