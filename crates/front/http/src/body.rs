@@ -2,7 +2,7 @@
 //!
 //! Promise: the body is read only on demand, so a slow disk slows the client; exactly the body is taken, so that not a byte of
 //! the next request is lost; a client that waits for `100 Continue` gets it when the body is wanted, and not otherwise; a body
-//! that trickles ends.
+//! that trickles ends. The bytes of a recording are gathered in its socket for a part of a second, and are read before its block is due.
 
 use std::future::{Future, poll_fn};
 use std::io::ErrorKind;
@@ -10,8 +10,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
+use dataplane::control::RecordingPlace;
 use hyper::body::{Body as _, Frame, Incoming};
+use kernel::clock::monotonic;
 use tokio::time::{Instant, timeout};
+use units::{BitRate, Nanos};
 
 use crate::client_stream::{ClientStream, write_all};
 use crate::memory::ConnectionBuffer;
@@ -20,6 +23,16 @@ use crate::message::head::{BodyFraming, RequestHead};
 
 /// Bytes that a client must send in the time that it may be silent for; with fewer, the wait for it ends.
 const TRICKLE_BYTES: usize = 1024;
+/// The bytes of a recording in so much time at its rate wake its reader: those of each packet would, which costs several times as much
+/// processor time.
+const GATHERED: Nanos = Nanos::from_millis(250);
+/// Fewer bytes, and the end of a body behind them, are read after this time.
+const GATHERED_TIME_MAX: Nanos = Nanos::from_millis(500);
+/// The bytes of a recording are read so long before its block is due, and are in that.
+const READ_BEFORE_BLOCK: Nanos = Nanos::from_millis(10);
+
+/// The rate of a recording, and when its blocks are due.
+type RecordedBlocks = (BitRate, RecordingPlace);
 
 /// Reason for the early end of a body. The text is fit to be shown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -71,8 +84,13 @@ impl<'a> RequestBody<'a> {
 
     /// The next bytes, never none of them; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        self.next_of(None).await
+    }
+
+    /// The next bytes of a recording, which are gathered before.
+    pub(crate) async fn next_of(&mut self, recording: Option<RecordedBlocks>) -> Result<Option<Bytes>, BodyError> {
         match self {
-            Self::Bytes(body) => body.next().await,
+            Self::Bytes(body) => body.next(recording).await,
             Self::Frames(body) => body.next().await,
         }
     }
@@ -187,6 +205,8 @@ pub(crate) struct ConnectionBody<'a> {
     /// The client waits for `100 Continue`.
     expects: bool,
     trickle: Trickle,
+    /// Bytes in the socket that wake the reader.
+    wakes_at: usize,
 }
 
 impl<'a> ConnectionBody<'a> {
@@ -202,10 +222,10 @@ impl<'a> ConnectionBody<'a> {
         };
         // A client that has sent some of the body already does not wait.
         let expects = head.expects_continue && buffer.bytes.is_empty();
-        Self { stream, buffer, left, expects, trickle: Trickle::new(idle_max) }
+        Self { stream, buffer, left, expects, trickle: Trickle::new(idle_max), wakes_at: 1 }
     }
 
-    async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+    async fn next(&mut self, recording: Option<RecordedBlocks>) -> Result<Option<Bytes>, BodyError> {
         loop {
             match &mut self.left {
                 BodyLeft::Length(0) => return Ok(None),
@@ -225,12 +245,24 @@ impl<'a> ConnectionBody<'a> {
                 let told = write_all(self.stream, b"HTTP/1.1 100 Continue\r\n\r\n".as_slice()).await;
                 told.map_err(|_| BodyError::BrokenOff)?;
             }
-            self.read_more().await?;
+            self.read_more(recording).await?;
         }
     }
 
-    async fn read_more(&mut self) -> Result<(), BodyError> {
-        let next = self.buffer.read_from(self.stream);
+    async fn read_more(&mut self, recording: Option<RecordedBlocks>) -> Result<(), BodyError> {
+        let Self { stream, buffer, wakes_at, .. } = self;
+        let next = async {
+            if let Some((rate, place)) = recording {
+                let left = if let BodyLeft::Length(left) = self.left { left } else { u64::MAX };
+                wake_at(stream, wakes_at, usize::try_from(rate.bytes_in(GATHERED).min(left)).unwrap_or(usize::MAX));
+                let time = gathered_time(place, monotonic());
+                if let Ok(read) = timeout(time, buffer.read_from(stream)).await {
+                    return read;
+                }
+                wake_at(stream, wakes_at, 1);
+            }
+            buffer.read_from(stream).await
+        };
         match self.trickle.wait(next, |read| *read.as_ref().unwrap_or(&0)).await? {
             Ok(1..) => Ok(()),
             Err(error) if error.kind() == ErrorKind::OutOfMemory => Err(BodyError::NoMemory),
@@ -239,6 +271,7 @@ impl<'a> ConnectionBody<'a> {
     }
 
     fn skip_rest(&mut self) -> bool {
+        wake_at(self.stream, &mut self.wakes_at, 1);
         match &mut self.left {
             BodyLeft::Length(left) => match usize::try_from(*left) {
                 Ok(here) if here <= self.buffer.bytes.len() => {
@@ -267,12 +300,82 @@ impl<'a> ConnectionBody<'a> {
             return Err(BodyError::Unwanted);
         }
         let mut discarded = 0;
-        while let Some(bytes) = self.next().await? {
+        while let Some(bytes) = self.next(None).await? {
             discarded += u64::try_from(bytes.len()).expect("usize fits");
             if discarded > bytes_max {
                 return Err(BodyError::Unwanted);
             }
         }
         Ok(())
+    }
+}
+
+/// Wakes the reader of a connection when so many bytes are there, at least one; it is woken at `now` of them. A socket that cannot do that
+/// wakes it at each packet.
+fn wake_at(stream: &ClientStream, now: &mut usize, bytes: usize) {
+    let bytes = bytes.max(1);
+    if *now != bytes && stream.wake_reader_at(bytes).is_ok() {
+        *now = bytes;
+    }
+}
+
+/// Time for which the bytes of a recording are gathered from `now` on: none is left behind for the block after the one that it came for.
+fn gathered_time(place: RecordingPlace, now: Nanos) -> Duration {
+    let soon = now.saturating_add(READ_BEFORE_BLOCK);
+    Duration::from_nanos(place.next(soon).saturating_sub(soon).min(GATHERED_TIME_MAX).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::memory::ConnectionMemory;
+
+    /// Long enough for anything but a wait without end.
+    const LONG: Duration = Duration::from_secs(20);
+    /// Shorter than what is gathered, and longer than a wake.
+    const SHORT: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn bytes_of_a_recording_wake_its_reader_together_and_its_end_and_the_next_request_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut camera = TcpStream::connect(listener.local_addr().expect("an address")).await.expect("connected");
+        let mut stream = ClientStream::from(listener.accept().await.expect("accepted").0);
+        let mut buffer = ConnectionBuffer::new(ConnectionMemory::new(1 << 20));
+        let (period, within) = (Nanos::from_secs(3600), Nanos::from_secs(2));
+        let place = RecordingPlace { first: monotonic().saturating_add(period), period, within };
+        // 10,000 bytes in a quarter of a second.
+        let recording = Some((BitRate(320_000), place));
+        let (left, trickle) = (BodyLeft::Chunked(ChunkedDecoder::default()), Trickle::new(LONG));
+        let (stream, buffer) = (&mut stream, &mut buffer);
+        let mut body = ConnectionBody { stream, buffer, left, expects: false, trickle, wakes_at: 1 };
+        let chunk = [b"2710\r\n".as_slice(), &[7; 10_000], b"\r\n"].concat();
+        let (some, rest) = chunk.split_at(5_000);
+        assert!(timeout(SHORT, body.next(recording)).await.is_err(), "nothing was sent");
+        camera.write_all(some).await.expect("sent");
+        assert!(timeout(SHORT, body.next(recording)).await.is_err(), "half of the bytes that wake it");
+        camera.write_all(rest).await.expect("sent");
+        let mut came = 0;
+        while came < 10_000 {
+            came += body.next(recording).await.expect("a piece").expect("no end").len();
+        }
+        camera.write_all(b"0\r\n\r\n").await.expect("sent");
+        let end = timeout(LONG, body.next(recording)).await.expect("five bytes at the end are read, too");
+        assert!(matches!(end, Ok(None)), "{end:?}");
+        assert!(body.skip_rest());
+        camera.write_all(b"G").await.expect("sent");
+        let next = timeout(LONG, body.buffer.read_from(body.stream)).await.expect("the next request is not gathered");
+        assert_eq!(next.expect("read"), 1);
+    }
+
+    #[test]
+    fn bytes_of_a_recording_are_not_gathered_beyond_its_block() {
+        let (first, period, within) = (Nanos::from_secs(100), Nanos::from_secs(8), Nanos::from_secs(2));
+        let place = RecordingPlace { first, period, within };
+        for (now, time) in [(90_000, 500), (99_400, 500), (99_600, 390), (99_989, 1), (99_990, 500), (107_500, 490)] {
+            assert_eq!(gathered_time(place, Nanos::from_millis(now)), Duration::from_millis(time), "at {now} ms");
+        }
     }
 }

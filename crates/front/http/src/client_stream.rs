@@ -58,6 +58,11 @@ impl ClientStream {
         self.socket().set_nodelay(true)
     }
 
+    /// Wakes the reader when so many bytes are there, or the end of the stream, and not for each segment.
+    pub(crate) fn wake_reader_at(&self, bytes: usize) -> io::Result<()> {
+        kernel::socket::wake_reader_at(self.socket(), bytes)
+    }
+
     /// Makes a drop reset the connection, or not: for a body that ends with its connection, only a reset differs from the proper end.
     /// TLS has an end of its own, which only a shutdown sends.
     pub(crate) fn reset_on_drop(&self, resets: bool) -> io::Result<()> {

@@ -250,7 +250,7 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer, checks: &mut
     loop {
         let piece = tokio::select! {
             biased;
-            piece = body.next() => piece,
+            piece = body.next_of(writer.recording()) => piece,
             error = writer.failed() => return Err(problem::of_ingest(&error)),
         };
         match piece {

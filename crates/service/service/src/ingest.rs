@@ -11,6 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use api::RateOrigin;
 use bytes::Bytes;
+use dataplane::control::RecordingPlace;
 use tokio::sync::watch;
 use units::{BitRate, Nanos};
 
@@ -287,6 +288,12 @@ impl Writer {
     #[must_use]
     pub fn begun_with(&self) -> u64 {
         self.progress.received.load(Ordering::Relaxed)
+    }
+
+    /// The rate of a recording, and when its blocks are due.
+    #[must_use]
+    pub fn recording(&self) -> Option<(BitRate, RecordingPlace)> {
+        self.content.recording.as_ref().map(|recording| (recording.rate(), recording.place()))
     }
 
     /// Names the account that stores it, where the server itself writes it.

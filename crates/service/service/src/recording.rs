@@ -89,6 +89,11 @@ impl RunningRecording {
         self.request.rate
     }
 
+    /// When its blocks are due.
+    pub(crate) const fn place(&self) -> RecordingPlace {
+        self.place
+    }
+
     /// It is listed with another content from now on.
     pub(crate) fn continues_in(&self, path: &ContentPath) {
         if let Some(running) = self.service.running.lock().get_mut(&self.request.stream) {
