@@ -8,6 +8,7 @@ use std::sync::Arc;
 use content::Content;
 use content::layout::FileAccess;
 use dataplane::control::{Command, Report};
+use dataplane::outlet::Outlet;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use storage::grant::{Grant, StoreMessage};
 use units::Nanos;
@@ -49,6 +50,10 @@ impl Io for SimIo {
         self.0.borrow_mut().open_socket(slot, socket.as_raw_fd());
     }
 
+    fn open_outlet(&mut self, slot: SocketSlot, _: &Arc<Outlet>) {
+        unreachable!("{slot:?}: simulated deliveries go to sockets");
+    }
+
     fn close_socket(&mut self, slot: SocketSlot) {
         self.0.borrow_mut().close_socket(slot);
     }
@@ -75,7 +80,7 @@ impl Io for SimIo {
         self.0.borrow_mut().begin_waiting(token, socket);
     }
 
-    fn cancel_send(&mut self, token: Token) {
+    fn cancel_send(&mut self, token: Token, _: SocketSlot) {
         self.0.borrow_mut().cancel(token);
     }
 

@@ -146,7 +146,7 @@ impl World {
 
     fn begin_send(&mut self, request: SendRequest) {
         // One piece at a time: a short send, of which there are others.
-        let SendRequest { token, socket, memory, then: _, sharing: _ } = request;
+        let SendRequest { token, socket, memory, then: _, sharing: _, is_awaited: _ } = request;
         self.log.event(self.now, LogKind::Send, token.0, u64::from(memory.length), || format!("{request:?}"));
         let found = self.arena.begin_send(memory);
         self.laws.check(Law::OneOwner, self.now, found.map_err(|e| e.0));

@@ -10,6 +10,7 @@ use content::Content;
 use content::layout::FileAccess;
 use dataplane::control::{Command, Outcome, Report, Service};
 use dataplane::gauges::Gauges;
+use dataplane::outlet::Outlet;
 use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use sim::drive::DriveProfile;
@@ -121,6 +122,9 @@ impl Io for Spoilt {
     fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
         self.io.open_socket(slot, socket);
     }
+    fn open_outlet(&mut self, slot: SocketSlot, outlet: &Arc<Outlet>) {
+        self.io.open_outlet(slot, outlet);
+    }
     fn close_socket(&mut self, slot: SocketSlot) {
         self.io.close_socket(slot);
     }
@@ -151,8 +155,8 @@ impl Io for Spoilt {
     fn await_room(&mut self, token: Token, socket: SocketSlot) {
         self.io.await_room(token, socket);
     }
-    fn cancel_send(&mut self, token: Token) {
-        self.io.cancel_send(token);
+    fn cancel_send(&mut self, token: Token, socket: SocketSlot) {
+        self.io.cancel_send(token, socket);
     }
     fn grant(&mut self, grant: Grant) {
         // One is out at a time, so that reads alone are beside it.

@@ -22,8 +22,8 @@ use eventfd_waker::EventFdWaker;
 
 /// Commands that can wait for the plane.
 pub const COMMANDS_MAX: usize = 4096;
-/// Reports that can wait for the control plane: a start and an end of every stream.
-pub const REPORTS_MAX: usize = 2 * limits::STREAMS_MAX;
+/// Reports that can wait for the control plane: a start, a send and an end of every stream.
+pub const REPORTS_MAX: usize = 3 * limits::STREAMS_MAX;
 /// Messages of all store threads that can wait for the plane: an offer for every upload, and as many withdrawals.
 pub const STORE_MESSAGES_MAX: usize = 4 * limits::UPLOADS_MAX;
 /// Grants that can wait for one store thread: one is out at a time, and one may have come too late to be used.
@@ -256,6 +256,13 @@ impl ReportReceiver {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::SeqCst)
+    }
+}
+
+/// The descriptor that is readable while reports may wait.
+impl AsFd for ReportReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.report_waker.as_fd()
     }
 }
 

@@ -12,8 +12,8 @@ use crate::gauges::Gauges;
 use crate::message::{PartMessage, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::{Io, Token};
 
-/// Reports that wait for room in the queue: a start and an end of each stream. Chosen.
-const OUTBOX: usize = 2 * limits::STREAMS_MAX;
+/// Reports that wait for room in the queue: a start, a send and an end of each stream. Chosen.
+const OUTBOX: usize = 3 * limits::STREAMS_MAX;
 /// Events are reported while there are fewer reports than this. Chosen: a part of the room.
 const EVENT_REPORTS_MAX: usize = OUTBOX / 4;
 /// Commands are taken while the reports fill no more than one in so many of their room: each may cause some. Chosen.

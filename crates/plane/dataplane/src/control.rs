@@ -12,6 +12,8 @@ use schedule::profile::DiskProfile;
 pub use storage::grant::{RecordingPlace, WrittenDisks};
 use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
+use crate::outlet::Outlet;
+
 /// From the control plane to the data plane.
 #[derive(Debug)]
 pub enum Command {
@@ -56,6 +58,11 @@ pub enum Report {
         stream: StreamId,
         /// The reservation that it holds.
         reservation: Option<ReservationId>,
+    },
+    /// The next bytes of the delivery lie in its outlet, or it waits there for its reader.
+    Posted {
+        /// The delivery.
+        stream: StreamId,
     },
     /// The delivery was not admitted; its socket is inside, untouched.
     Refused {
@@ -124,8 +131,8 @@ impl NewProfile {
 pub struct Delivery {
     /// Chosen by the control plane, unique in the process.
     pub stream: StreamId,
-    /// The client's socket, non-blocking, with its send buffer set (`SO_SNDBUF` = two ticks + 200 ms of the rate).
-    pub socket: OwnedFd,
+    /// Where its bytes go.
+    pub destination: DeliveryDestination,
     /// The link it leaves by.
     pub link: LinkId,
     /// The segments to send, in order: the response head, then ranges of the content, with multipart heads between
@@ -137,6 +144,35 @@ pub struct Delivery {
     pub service: Service,
     /// How long its request has waited by now: for the open of its content, for room.
     pub waited: Nanos,
+}
+
+/// Destination of the bytes of a delivery.
+#[derive(Debug)]
+pub enum DeliveryDestination {
+    /// The client's socket, non-blocking, with its send buffer set (`SO_SNDBUF` = two ticks + 200 ms of the rate).
+    Socket(OwnedFd),
+    /// A task of this process.
+    Outlet(Arc<Outlet>),
+}
+
+impl DeliveryDestination {
+    /// The socket, if it is one.
+    #[must_use]
+    pub const fn socket(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Socket(socket) => Some(socket),
+            Self::Outlet(_) => None,
+        }
+    }
+
+    /// The socket, if it is one.
+    #[must_use]
+    pub fn into_socket(self) -> Option<OwnedFd> {
+        match self {
+            Self::Socket(socket) => Some(socket),
+            Self::Outlet(_) => None,
+        }
+    }
 }
 
 /// How a delivery is served.

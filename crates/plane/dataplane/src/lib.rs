@@ -14,10 +14,12 @@ mod files;
 pub mod gauges;
 mod memory;
 mod message;
+pub mod outlet;
 mod pacer;
 pub mod plane;
 pub mod port;
 mod profile;
+mod request;
 
 pub use config::{FLASH_ROUND_TICKS, PlaneConfig};
 pub use fetcher::BEST_EFFORT_PAGES_SHARE;

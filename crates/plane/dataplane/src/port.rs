@@ -15,14 +15,12 @@ use content::layout::FileAccess;
 use units::{DiskId, Nanos};
 
 use crate::control::{Command, Report};
+use crate::outlet::Outlet;
+pub use crate::request::{IoFault, Span, Token};
 use storage::grant::{Grant, StoreMessage};
 
 /// Completions handed over by one [`Io::wait`] at most. Chosen.
 pub const COMPLETIONS_MAX: usize = 1024;
-
-/// Chosen by the plane, handed back in the request's one completion. A top byte of 0xFF is the implementation's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Token(pub u64);
 
 /// Place of an open content in the plane's table, `0..FILES_MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -31,15 +29,6 @@ pub struct FileSlot(pub u32);
 /// Place of a stream's socket in the plane's table, `0..STREAMS_MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketSlot(pub u32);
-
-/// A run of the arena's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
-    /// First byte, from the arena's start.
-    pub offset: u64,
-    /// How many; at most `CHUNK_BYTES`.
-    pub length: u32,
-}
 
 /// Chunks with memory that is brought in or given back together. The first so many have theirs from the start. Chosen:
 /// 32 MiB, of which a server with few streams needs no second one.
@@ -95,7 +84,7 @@ pub enum Sharing {
 /// (measured: 90 µs against 44 µs each).
 pub const SHARED_STREAMS_MIN: u32 = 3;
 
-/// A send from the arena to a socket. At most one per socket is in flight. It completes when the socket took at least
+/// A send from the arena to a socket or outlet. At most one per socket is in flight. It completes when the socket took at least
 /// one byte: a full socket leaves it pending, at no cost to other sends. Once it completed the memory may be read into
 /// again, whether the peer has taken the bytes or not: the bytes sent do not change by that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,6 +100,8 @@ pub struct SendRequest {
     pub then: Option<Span>,
     /// Whether several streams send these bytes.
     pub sharing: Sharing,
+    /// The stream continues as soon as this completes. Else nothing follows before its next tick, and the plane need not be woken.
+    pub is_awaited: bool,
 }
 
 /// One request is over.
@@ -122,17 +113,6 @@ pub struct Completion {
     pub result: Result<u32, IoFault>,
     /// When it was noticed.
     pub at: Nanos,
-}
-
-/// Why a request failed: the cases that the plane distinguishes, mapped once from errno in `kernel`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum IoFault {
-    /// The peer closed or reset the connection (EPIPE, ECONNRESET, ETIMEDOUT …).
-    Gone,
-    /// The request was cancelled before it took effect.
-    Cancelled,
-    /// The device gave an error (EIO and everything else, with its number).
-    Device(i32),
 }
 
 /// The world, as the plane sees it. One thread calls it.
@@ -173,6 +153,9 @@ pub trait Io {
     /// Makes `socket` usable as `slot` until [`Io::close_socket`]. The plane keeps `socket` open meanwhile.
     fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd);
 
+    /// Makes `outlet` usable as `slot` until [`Io::close_socket`].
+    fn open_outlet(&mut self, slot: SocketSlot, outlet: &Arc<Outlet>);
+
     /// Forgets `slot`. No request on it is in flight.
     fn close_socket(&mut self, slot: SocketSlot);
 
@@ -201,8 +184,9 @@ pub trait Io {
     /// number once there is room or an error that the next send reports.
     fn await_room(&mut self, token: Token, socket: SocketSlot);
 
-    /// Asks for the end of a pending send. Its completion still comes, once: with its result or [`IoFault::Cancelled`].
-    fn cancel_send(&mut self, token: Token);
+    /// Asks for the end of the pending send `token` to `socket`. Its completion still comes, once: with its result or
+    /// [`IoFault::Cancelled`].
+    fn cancel_send(&mut self, token: Token, socket: SocketSlot);
 
     /// Hands a grant to its disk's store thread and wakes it. At most one per disk is out, so there is always room.
     fn grant(&mut self, grant: Grant);

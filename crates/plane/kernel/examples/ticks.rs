@@ -125,6 +125,7 @@ fn run(io: &mut KernelIo, plan: &Plan, servers: &[OwnedFd]) -> Outcome {
                     memory,
                     then: None,
                     sharing: Sharing::Single,
+                    is_awaited: true,
                 });
                 pending[stream] = true;
             }

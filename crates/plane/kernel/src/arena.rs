@@ -111,6 +111,17 @@ impl Arena {
         unsafe { self.at(span).copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
     }
 
+    /// Appends the bytes of `span` to `bytes`.
+    pub(crate) fn append(&self, span: Span, bytes: &mut Vec<u8>) {
+        let (before, length) = (bytes.len(), usize::try_from(span.length).expect("usize holds a u32"));
+        bytes.reserve_exact(length);
+        // SAFETY: as in `copy_out`, and the vector has room for as many bytes behind its own, which are all set before it has them.
+        unsafe {
+            self.at(span).copy_to_nonoverlapping(bytes.as_mut_ptr().add(before), length);
+            bytes.set_len(before + length);
+        }
+    }
+
     /// Puts other memory behind the whole pages of `span`, its contents lost. Sockets to which the former pages were
     /// lent keep them as they are.
     ///

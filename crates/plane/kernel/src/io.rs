@@ -15,6 +15,7 @@ use channel::PlaneLink;
 use content::layout::FileAccess;
 use content::{Content, LITERAL_BYTES};
 use dataplane::control::{Command, Report};
+use dataplane::outlet::{Outlet, OutletHost};
 use dataplane::port::{
     COMPLETIONS_MAX, Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, Sharing, SocketSlot,
     Span, Token,
@@ -30,6 +31,7 @@ use crate::engine_choice::{self, EngineChoice};
 use crate::fault;
 use crate::helpers::HelperSetup;
 use crate::lend::Lender;
+use crate::outlets::Outlets;
 use crate::permissions::{Permissions, StartError};
 use crate::prefetch::prefetch;
 use crate::readers::{self, ReadJob, Readers};
@@ -85,12 +87,25 @@ pub struct IoStats {
     pub lost_completions: u64,
 }
 
-/// A descriptor in use.
+/// A file in use.
 #[derive(Debug, Clone, Copy)]
 struct OpenDescriptor {
     raw: RawFd,
     direct: bool,
-    /// A socket that memory can be lent to.
+}
+
+/// A socket or outlet in use.
+#[derive(Debug)]
+enum OpenDestination {
+    Socket(OpenSocket),
+    Outlet(Arc<Outlet>),
+}
+
+/// A socket in use.
+#[derive(Debug, Clone, Copy)]
+struct OpenSocket {
+    raw: RawFd,
+    /// Memory can be lent to it.
     lends: bool,
 }
 
@@ -104,7 +119,8 @@ pub struct KernelIo {
     checkers: VersionCheckers,
     supply: ArenaGrower,
     files: Box<[Option<OpenDescriptor>]>,
-    sockets: Box<[Option<OpenDescriptor>]>,
+    sockets: Box<[Option<OpenDestination>]>,
+    outlets: Arc<Outlets>,
     reads: ReadTable,
     /// Requests that ended before they reached the kernel.
     failed: Vec<Completion>,
@@ -135,6 +151,7 @@ impl KernelIo {
         let readers = (0..link.disks().max(1)).map(|_| readers::start(&setup, &arena, link.waker()));
         let readers = readers.collect::<io::Result<_>>().map_err(StartError::Helpers)?;
         let supply = ArenaGrower::start(&arena, config.helper_cpus, link.waker()).map_err(StartError::Helpers)?;
+        let outlets = Arc::new(Outlets::new(&arena, link.waker()));
         let checkers = VersionCheckers::start(READS_MAX, config.helper_cpus, &arena, &link.waker())
             .map_err(StartError::Helpers)?;
         let this = Self {
@@ -145,7 +162,8 @@ impl KernelIo {
             checkers,
             supply,
             files: vec![None; FILES].into_boxed_slice(),
-            sockets: vec![None; limits::STREAMS_MAX].into_boxed_slice(),
+            sockets: (0..limits::STREAMS_MAX).map(|_| None).collect(),
+            outlets,
             reads: ReadTable::new(READS_MAX),
             failed: Vec::with_capacity(READS_MAX),
             lender,
@@ -209,6 +227,11 @@ impl KernelIo {
             // Before any queue is drained, here or by the plane; a later push wakes again.
             self.link.acknowledge();
         }
+        while completions.len() < full
+            && let Some((token, result)) = self.outlets.next_done()
+        {
+            completions.push(Completion { token, result, at });
+        }
         for readers in &self.readers {
             while completions.len() < full
                 && let Some(done) = readers.next_done()
@@ -243,11 +266,11 @@ impl KernelIo {
     }
 
     /// Sends by reference, if that can be done now.
-    fn lend(&mut self, request: SendRequest, place: OpenDescriptor) -> bool {
-        let Some(lender) = self.lender.as_mut().filter(|_| place.lends && request.sharing == Sharing::Shared) else {
+    fn lend(&mut self, request: SendRequest, socket: OpenSocket) -> bool {
+        let Some(lender) = self.lender.as_mut().filter(|_| socket.lends && request.sharing == Sharing::Shared) else {
             return false;
         };
-        let Some(sent) = lender.send(&self.arena, request.memory, request.then, place.raw) else { return false };
+        let Some(sent) = lender.send(&self.arena, request.memory, request.then, socket.raw) else { return false };
         self.stats.lent_sends += 1;
         self.stats.lent_bytes += sent.as_ref().map_or(0, |&bytes| u64::from(bytes));
         let result = fault::result(sent.map_or_else(
@@ -281,6 +304,15 @@ impl KernelIo {
         // A disk beyond those that were connected has none of its own; tests have such.
         let setup = usize::from(request.disk.0).min(self.readers.len() - 1);
         self.readers[setup].begin(job);
+    }
+
+    fn open_destination(&mut self, slot: SocketSlot, destination: OpenDestination) {
+        let opened = self.sockets[index_of(slot.0)].replace(destination);
+        assert!(opened.is_none(), "{slot:?} is in use");
+    }
+
+    fn destination(&self, slot: SocketSlot) -> &OpenDestination {
+        self.sockets[index_of(slot.0)].as_ref().expect("sockets are opened before they are used")
     }
 
     /// Hands over the queued requests, and waits for a completion until `until`, if given.
@@ -327,8 +359,7 @@ impl Io for KernelIo {
 
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, access: FileAccess) {
         let direct = access == FileAccess::Direct;
-        let opened =
-            self.files[index_of(slot.0)].replace(OpenDescriptor { raw: file.as_raw_fd(), direct, lends: false });
+        let opened = self.files[index_of(slot.0)].replace(OpenDescriptor { raw: file.as_raw_fd(), direct });
         assert!(opened.is_none(), "{slot:?} is in use");
     }
 
@@ -338,14 +369,21 @@ impl Io for KernelIo {
 
     fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
         let lends = self.lender.is_some() && Lender::can_lend_to(socket);
-        let opened =
-            self.sockets[index_of(slot.0)].replace(OpenDescriptor { raw: socket.as_raw_fd(), direct: false, lends });
-        assert!(opened.is_none(), "{slot:?} is in use");
+        self.open_destination(slot, OpenDestination::Socket(OpenSocket { raw: socket.as_raw_fd(), lends }));
+    }
+
+    fn open_outlet(&mut self, slot: SocketSlot, outlet: &Arc<Outlet>) {
+        let host: Arc<dyn OutletHost> = Arc::<Outlets>::clone(&self.outlets);
+        outlet.attach(&host);
+        self.open_destination(slot, OpenDestination::Outlet(Arc::clone(outlet)));
     }
 
     fn close_socket(&mut self, slot: SocketSlot) {
-        let place = self.sockets[index_of(slot.0)].take().expect("closed sockets were open");
-        self.engine.close_socket(slot, place.raw);
+        if let OpenDestination::Socket(socket) =
+            self.sockets[index_of(slot.0)].take().expect("closed sockets were open")
+        {
+            self.engine.close_socket(slot, socket.raw);
+        }
     }
 
     fn fill(&mut self, memory: Span, bytes: &[u8]) {
@@ -389,22 +427,46 @@ impl Io for KernelIo {
 
     fn send(&mut self, request: SendRequest) {
         assert!(request.token.0 < OURS, "tokens with a top byte of 0xFF are reserved");
-        let place = self.sockets[index_of(request.socket.0)].expect("sockets are opened before they are sent to");
-        if self.lend(request, place) {
+        let socket = match self.destination(request.socket) {
+            OpenDestination::Socket(socket) => *socket,
+            OpenDestination::Outlet(outlet) => {
+                if !outlet.post(request.token, request.memory, request.is_awaited) {
+                    self.failed.push(Completion { token: request.token, result: Err(IoFault::Gone), at: Nanos::ZERO });
+                }
+                return;
+            }
+        };
+        if self.lend(request, socket) {
             return;
         }
         let (token, slot) = (request.token, request.socket);
         let (memory, length) = (self.arena.at(request.memory).cast_const(), request.memory.length);
-        self.engine.send(OutgoingBytes { token, slot, socket: place.raw, memory, length });
+        self.engine.send(OutgoingBytes { token, slot, socket: socket.raw, memory, length });
     }
 
     fn await_room(&mut self, token: Token, socket: SocketSlot) {
-        let place = self.sockets[index_of(socket.0)].expect("sockets are opened before they are waited for");
-        self.engine.await_room(token, socket, place.raw);
+        match *self.destination(socket) {
+            OpenDestination::Socket(OpenSocket { raw, .. }) => self.engine.await_room(token, socket, raw),
+            // A send of nothing: its reader takes it when it has taken all else.
+            OpenDestination::Outlet(_) => {
+                let memory = Span { offset: 0, length: 0 };
+                self.send(SendRequest {
+                    token,
+                    socket,
+                    memory,
+                    then: None,
+                    sharing: Sharing::Single,
+                    is_awaited: true,
+                });
+            }
+        }
     }
 
-    fn cancel_send(&mut self, token: Token) {
-        self.engine.cancel_send(token);
+    fn cancel_send(&mut self, token: Token, socket: SocketSlot) {
+        match self.destination(socket) {
+            OpenDestination::Socket(_) => self.engine.cancel_send(token),
+            OpenDestination::Outlet(outlet) => outlet.cancel(),
+        }
     }
 
     fn grant(&mut self, grant: Grant) {
@@ -431,6 +493,7 @@ impl Io for KernelIo {
             let ready = !self.failed.is_empty()
                 || !self.lent.is_empty()
                 || self.engine.has_done()
+                || self.outlets.has_done()
                 || self.readers.iter().any(Readers::has_done)
                 || self.checkers.has_done()
                 || self.supply.has_done();

@@ -32,6 +32,7 @@ mod fault;
 mod helpers;
 mod lend;
 mod mapping;
+mod outlets;
 mod prefetch;
 mod readers;
 mod reads;

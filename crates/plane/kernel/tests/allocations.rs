@@ -15,6 +15,7 @@ use common::{Bench, CHUNK};
 use content::layout::FileAccess;
 use dataplane::control::{Command, Event, Report};
 use dataplane::gauges::Gauges;
+use dataplane::outlet::Outlet;
 use dataplane::port::{COMPLETIONS_MAX, FileSlot, Io, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use dataplane::{Plane, PlaneConfig};
 use kernel::permissions::PermissionSubject;
@@ -59,6 +60,7 @@ fn a_working_plane_neither_allocates_nor_frees() {
     let (direct, _) = common::direct_file(4 * CHUNK);
     let buffered = common::buffered_file(CHUNK).into();
     let (socket, _peer) = common::connection();
+    let outlet = Arc::<Outlet>::default();
     let mut completions = Vec::with_capacity(COMPLETIONS_MAX);
     let handle = bench.handle.clone();
 
@@ -84,11 +86,14 @@ fn a_working_plane_neither_allocates_nor_frees() {
         // memory lent now.
         let memory = Span { offset: (5 - round % 2) * CHUNK, length: 1 << 16 };
         let (token, socket, sharing) = (Token(5), SocketSlot(0), Sharing::Shared);
-        bench.io.send(SendRequest { token, socket, memory, then: None, sharing });
-        bench.io.cancel_send(Token(5));
+        bench.io.send(SendRequest { token, socket, memory, then: None, sharing, is_awaited: true });
+        bench.io.cancel_send(Token(5), SocketSlot(0));
+        bench.io.open_outlet(SocketSlot(1), &outlet);
+        bench.send(SocketSlot(1), Token(6), 1 << 16);
+        bench.io.cancel_send(Token(6), SocketSlot(1));
         handle.send(Command::Stop(StreamId(round))).unwrap();
         bench.io.report(Report::Event(Event::DiskRecovered { disk: DiskId(0) })).unwrap();
-        let goal = completed + 6;
+        let goal = completed + 7;
         while completed < goal {
             let until = bench.io.now().saturating_add(Nanos::from_secs(60));
             bench.io.wait(until, &mut completions);
@@ -100,11 +105,12 @@ fn a_working_plane_neither_allocates_nor_frees() {
         bench.io.wait(soon, &mut completions);
         assert!(completions.is_empty());
         bench.io.close_socket(SocketSlot(0));
+        bench.io.close_socket(SocketSlot(1));
         bench.io.close_file(FileSlot(0));
         bench.io.close_file(FileSlot(1));
     }
     assert_eq!(COUNT.get() - before, 0, "allocations and frees on the plane's thread");
-    assert_eq!(completed, 300);
+    assert_eq!(completed, 350);
     let stats = bench.io.stats();
     let lends = bench.permissions.of(PermissionSubject::Lending).is_some_and(|lending| lending.granted);
     assert!(!lends || (stats.lent_sends > 0 && stats.reclaims > 0), "lending was part of it: {stats:?}");

@@ -4,12 +4,15 @@ use std::fs::File;
 use std::io::Read;
 use std::net::Shutdown;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Bench, CHUNK, pattern};
 use content::layout::FileAccess;
 use dataplane::control::Command;
+use dataplane::outlet::Outlet;
 use dataplane::port::{Completion, FileSlot, Io, IoFault, ReadRequest, SendRequest, Sharing, SocketSlot, Span, Token};
 use storage::grant::{JobId, StoreMessage};
 use units::{DiskId, Nanos, StreamId, limits};
@@ -133,7 +136,7 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
     bench.io.open_socket(SocketSlot(0), &socket);
     let ended = loop {
         fill_socket(&mut bench, SocketSlot(0));
-        bench.io.cancel_send(Token(77));
+        bench.io.cancel_send(Token(77), SocketSlot(0));
         let done = bench.completions(1)[0];
         // The kernel may have found room for some of it meanwhile: then it was not pending any more.
         if done.result.is_err() {
@@ -142,7 +145,7 @@ fn a_pending_send_can_be_cancelled_and_completes_once() {
     };
     assert_eq!((ended.token, ended.result), (Token(77), Err(IoFault::Cancelled)));
     // Cancelling a completed send is ignored, and leaves no trace.
-    bench.io.cancel_send(Token(77));
+    bench.io.cancel_send(Token(77), SocketSlot(0));
     bench.assert_quiet();
     bench.io.close_socket(SocketSlot(0));
 }
@@ -156,7 +159,7 @@ fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
     bench.fill_chunk(0);
     loop {
         fill_socket(&mut bench, SocketSlot(4));
-        bench.io.cancel_send(Token(77));
+        bench.io.cancel_send(Token(77), SocketSlot(4));
         if bench.completions(1)[0].result.is_err() {
             break;
         }
@@ -169,6 +172,66 @@ fn a_socket_is_waited_for_without_memory_until_its_peer_reads() {
     bench.io.close_socket(SocketSlot(4));
     drop(socket);
     assert!(reader.join().unwrap() > 0);
+}
+
+/// The reader and the plane meet at every point of a send: each completes once, with the bytes that the reader had of it.
+fn a_send_to_an_outlet_completes_once_however_it_is_cancelled() {
+    const SENDS: u64 = 5_000;
+    let mut bench = Bench::new(2);
+    bench.fill_chunk(0);
+    let outlet = Arc::<Outlet>::default();
+    bench.io.open_outlet(SocketSlot(7), &outlet);
+    let ended = Arc::new(AtomicBool::new(false));
+    let reader = thread::spawn({
+        let (outlet, ended) = (Arc::clone(&outlet), Arc::clone(&ended));
+        move || {
+            let mut all = Vec::new();
+            while !ended.load(Ordering::Acquire) {
+                if !outlet.take(700, &mut all) {
+                    thread::yield_now();
+                }
+            }
+            all
+        }
+    });
+    let (mut expected, mut cancelled) = (Vec::new(), 0);
+    for n in 0..SENDS {
+        let length = u32::try_from(n * 37 % 2100).unwrap();
+        let memory = Span { offset: n % 4096, length };
+        let (token, socket, sharing) = (Token(n), SocketSlot(7), Sharing::Single);
+        bench.io.send(SendRequest { token, socket, memory, then: None, sharing, is_awaited: true });
+        for _ in 0..n % 50 {
+            std::hint::spin_loop();
+        }
+        if n % 5 != 0 {
+            bench.io.cancel_send(token, socket);
+        }
+        let done = bench.completions(1)[0];
+        assert_eq!(done.token, token);
+        match done.result {
+            Ok(taken) => expected.extend(pattern(memory.offset, usize::try_from(taken).unwrap())),
+            Err(fault) => {
+                assert_eq!(fault, IoFault::Cancelled);
+                cancelled += 1;
+            }
+        }
+    }
+    bench.assert_quiet();
+    ended.store(true, Ordering::Release);
+    assert!(reader.join().unwrap() == expected, "the reader had what the completions say");
+    assert!(cancelled > 0 && cancelled < SENDS, "{cancelled} of them were cancelled before a byte was taken");
+}
+
+fn an_outlet_outlives_its_plane() {
+    let mut bench = Bench::new(2);
+    bench.fill_chunk(0);
+    let outlet = Arc::<Outlet>::default();
+    bench.io.open_outlet(SocketSlot(0), &outlet);
+    bench.send(SocketSlot(0), Token(1), 5000);
+    drop(bench);
+    let mut bytes = Vec::new();
+    assert!(outlet.take(3000, &mut bytes) && !outlet.take(3000, &mut bytes));
+    assert_eq!(bytes, pattern(0, 5000));
 }
 
 fn a_peer_that_resets_is_gone_also_while_a_send_is_pending() {
@@ -256,6 +319,7 @@ fn literals_reach_the_socket() {
         memory,
         then: None,
         sharing: Sharing::Single,
+        is_awaited: true,
     });
     assert_eq!(bench.completions(1)[0].result, Ok(memory.length));
     let mut got = vec![0; head.len()];
@@ -312,6 +376,8 @@ crate::common::on_both_engines! {
     a_full_socket_leaves_the_send_pending_until_the_peer_reads,
     a_pending_send_can_be_cancelled_and_completes_once,
     a_socket_is_waited_for_without_memory_until_its_peer_reads,
+    a_send_to_an_outlet_completes_once_however_it_is_cancelled,
+    an_outlet_outlives_its_plane,
     a_peer_that_resets_is_gone_also_while_a_send_is_pending,
     a_socket_that_was_shut_down_is_gone,
     a_wait_without_events_ends_at_its_deadline_and_not_before,

@@ -37,7 +37,7 @@ fn read(bench: &mut Bench, offset: u64, memory: Span) {
 }
 
 fn send(bench: &mut Bench, socket: SocketSlot, memory: Span, sharing: Sharing) -> usize {
-    bench.io.send(SendRequest { token: Token(2), socket, memory, then: None, sharing });
+    bench.io.send(SendRequest { token: Token(2), socket, memory, then: None, sharing, is_awaited: true });
     usize::try_from(bench.completions(1)[0].result.expect("the peer is there")).expect("usize holds a u32")
 }
 
@@ -122,6 +122,7 @@ fn a_full_socket_gets_the_rest_in_the_ordinary_way_and_nothing_is_lost() {
             memory: whole,
             then: None,
             sharing: Sharing::Shared,
+            is_awaited: true,
         });
         let Some(done) = bench.try_completion() else { break };
         lengths.push(usize::try_from(done.result.unwrap()).unwrap());
@@ -147,7 +148,7 @@ fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
     let expected = pattern(QUARTER - 30_000, 30_000 + 25_000);
     for (sharing, least) in [(Sharing::Shared, 55_000), (Sharing::Single, 30_000)] {
         let then = Some(Span { length: 25_000, ..place(2) });
-        bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then, sharing });
+        bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then, sharing, is_awaited: true });
         let sent = usize::try_from(bench.completions(1)[0].result.unwrap()).unwrap();
         assert_eq!(sent, least, "{sharing:?}: nothing else is in the socket");
         assert!(taken(&mut peer, sent) == expected[..sent], "{sharing:?}");
@@ -155,7 +156,7 @@ fn two_places_go_out_in_one_send_as_far_as_the_socket_has_room() {
     // Both are replaced before they are read into: the bytes that wait in the socket stay as they are.
     let then = Some(Span { length: 25_000, ..place(2) });
     let (token, socket) = (Token(2), SocketSlot(0));
-    bench.io.send(SendRequest { token, socket, memory, then, sharing: Sharing::Shared });
+    bench.io.send(SendRequest { token, socket, memory, then, sharing: Sharing::Shared, is_awaited: true });
     let sent = usize::try_from(bench.completions(1)[0].result.unwrap()).unwrap();
     read(&mut bench, 3 * CHUNK, place(5));
     read(&mut bench, 3 * CHUNK, place(2));
@@ -171,7 +172,14 @@ fn a_vanished_peer_is_an_error_and_blocking_sockets_get_copies() {
     let (socket, _peer) = crate::common::connection();
     socket2::SockRef::from(&socket).shutdown(std::net::Shutdown::Write).unwrap();
     bench.io.open_socket(SocketSlot(0), &socket);
-    bench.io.send(SendRequest { token: Token(2), socket: SocketSlot(0), memory, then: None, sharing: Sharing::Shared });
+    bench.io.send(SendRequest {
+        token: Token(2),
+        socket: SocketSlot(0),
+        memory,
+        then: None,
+        sharing: Sharing::Shared,
+        is_awaited: true,
+    });
     assert_eq!(bench.completions(1)[0].result, Err(IoFault::Gone));
     let before = bench.io.stats().lent_sends;
     let (blocking, mut peer) = crate::common::connection();

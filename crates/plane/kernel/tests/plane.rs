@@ -54,6 +54,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
                         memory,
                         then: None,
                         sharing: Sharing::Single,
+                        is_awaited: true,
                     });
                 }
             }
@@ -74,6 +75,7 @@ fn reads_and_sends_in_earnest_wake_no_worker_of_io_wq() {
                             memory,
                             then: None,
                             sharing: Sharing::Single,
+                            is_awaited: true,
                         });
                     }
                 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 use channel::{PlaneHandle, ReportReceiver, connect};
 use content::layout::{ContentLayout, FileAccess};
 use content::{Content, Segment};
-use dataplane::control::{Command, Delivery, Outcome, Report, Resource, Service};
+use dataplane::control::{Command, Delivery, DeliveryDestination, Outcome, Report, Resource, Service};
 use dataplane::gauges::Gauges;
+use dataplane::outlet::Outlet;
 use dataplane::{Plane, PlaneConfig};
 use kernel::thread::PlaneThread;
 use schedule::profile::DiskProfile;
@@ -95,9 +96,19 @@ fn pair() -> (TcpStream, OwnedFd) {
 }
 
 fn delivery(stream: u64, content: &Arc<Content>, socket: OwnedFd, segments: Vec<Segment>, service: Service) -> Command {
+    delivery_to(stream, content, DeliveryDestination::Socket(socket), segments, service)
+}
+
+fn delivery_to(
+    stream: u64,
+    content: &Arc<Content>,
+    destination: DeliveryDestination,
+    segments: Vec<Segment>,
+    service: Service,
+) -> Command {
     Command::Start(Box::new(Delivery {
         stream: StreamId(stream),
-        socket,
+        destination,
         link: LinkId(0),
         segments: segments.into(),
         content: Arc::clone(content),
@@ -145,6 +156,66 @@ fn ranges_arrive_whole_and_in_order_on_every_class_and_disk() {
             let Report::Finished { end, .. } = server.report() else { panic!("an end") };
             assert_eq!((end.outcome, end.sent_bytes), (Outcome::Complete, expected.len() as u64));
         }
+    }
+}
+
+/// A stream with a rate, one that is fast, and one of best effort; pieces that do not divide the sends.
+fn outlets_give_the_same_bytes_and_their_reader_sets_the_pace() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let bytes = pattern(5_000_123);
+    let config = PlaneConfig { streams_max: 64, ..PlaneConfig::default() };
+    let server = Server::start(DiskProfile::flash_default(), 64, config);
+    let content = content(&folder.path().join("a"), &bytes, 1);
+    for (stream, service) in
+        [(1, constant(80_000_000, 0)), (2, constant(20_000_000, 5_000_000)), (3, Service::BestEffort)]
+    {
+        let outlet = Arc::<Outlet>::default();
+        let segments = vec![
+            Segment::Range { offset: 0, length: 1_234_567 },
+            Segment::Bytes(b"--between--".to_vec().into()),
+            Segment::Range { offset: 777_777, length: 5_000_123 - 777_777 },
+        ];
+        let destination = DeliveryDestination::Outlet(Arc::clone(&outlet));
+        assert!(server.handle.send(delivery_to(stream, &content, destination, segments, service)).is_ok());
+        let mut got = vec![];
+        let end = loop {
+            match server.report() {
+                Report::Started { .. } => {}
+                Report::Posted { stream: StreamId(id) } => {
+                    assert_eq!(id, stream);
+                    while outlet.take(50_000, &mut got) {}
+                }
+                Report::Finished { end, .. } => break end,
+                report => panic!("{report:?}"),
+            }
+        };
+        let expected = [&bytes[..1_234_567], b"--between--", &bytes[777_777..]].concat();
+        assert_eq!((end.outcome, end.sent_bytes), (Outcome::Complete, expected.len() as u64));
+        assert!(got == expected, "stream {stream}: the bytes are the content's");
+    }
+}
+
+fn an_outlet_without_a_reader_ends_its_stream_and_so_does_a_stop() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let server =
+        Server::start(DiskProfile::flash_default(), 64, PlaneConfig { streams_max: 64, ..PlaneConfig::default() });
+    let content = content(&folder.path().join("a"), &pattern(3_000_000), 1);
+    for (stream, expected) in [(1, Outcome::ClientGone), (2, Outcome::Stopped)] {
+        let outlet = Arc::<Outlet>::default();
+        let destination = DeliveryDestination::Outlet(Arc::clone(&outlet));
+        let whole = vec![Segment::Range { offset: 0, length: 3_000_000 }];
+        assert!(server.handle.send(delivery_to(stream, &content, destination, whole, Service::BestEffort)).is_ok());
+        while !matches!(server.report(), Report::Posted { .. }) {}
+        let mut first = vec![];
+        assert!(outlet.take(1000, &mut first), "there is more");
+        match expected {
+            Outcome::ClientGone => outlet.close(),
+            _ => server.handle.send(Command::Stop(StreamId(stream))).expect("room"),
+        }
+        let Report::Finished { end, .. } = server.report() else { panic!("an end") };
+        assert_eq!(end.outcome, expected);
+        assert_eq!(end.sent_bytes, if expected == Outcome::Stopped { 1000 } else { 0 });
+        assert!(!outlet.take(1000, &mut first) && first == pattern(1000), "nothing comes after the end");
     }
 }
 
@@ -223,6 +294,8 @@ fn an_excessive_rate_is_refused_with_the_grantable_one() {
 
 crate::common::on_both_engines! {
     ranges_arrive_whole_and_in_order_on_every_class_and_disk,
+    outlets_give_the_same_bytes_and_their_reader_sets_the_pace,
+    an_outlet_without_a_reader_ends_its_stream_and_so_does_a_stop,
     many_streams_share_one_reading,
     a_vanished_client_and_a_stalled_one_end_and_others_do_not_notice,
     an_excessive_rate_is_refused_with_the_grantable_one,

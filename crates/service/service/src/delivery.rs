@@ -1,10 +1,10 @@
-//! Deliveries: a content, or ranges of it, at the rate that was decided, to a socket.
+//! Deliveries: a content, or ranges of it, at the rate that was decided, to a socket or outlet.
 //!
-//! Promise: the socket is in one place at a time: with the caller, or inside a command or report of the data plane; a refusal
+//! Promise: the destination is in one place at a time: with the caller, or inside a command or report of the data plane; a refusal
 //! gives it back untouched. A stream leaves the listing and its session before its end is logged, however it ends.
 //! Not here: the framing of the ranges (the caller gives literal segments), stages (`pipeline`).
 
-use std::net::{IpAddr, Shutdown};
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,9 @@ use std::time::{Instant, SystemTime};
 
 use api::RateOrigin;
 use content::{Content, Segment};
-use dataplane::control::{Command, Delivery, Ending, Outcome, Refusal, Report, Resource, Service as Class};
+use dataplane::control::{
+    Command, Delivery, DeliveryDestination, Ending, Outcome, Refusal, Report, Resource, Service as Class,
+};
 use socket2::SockRef;
 use units::{BitRate, Nanos, StreamId};
 
@@ -114,7 +116,7 @@ pub struct Paced {
 
 /// A delivery that came to its end.
 pub struct Finished {
-    /// The socket; none if the plane is gone, or nothing can be said there any more.
+    /// The socket, if it went to one; none if the plane is gone, or nothing can be said there any more.
     pub socket: Option<OwnedFd>,
     /// How it ended, or why nothing at all was sent.
     pub end: Result<Ending, DeliveryError>,
@@ -151,39 +153,39 @@ impl DeliveryTerms {
     }
 }
 
-/// Starts a delivery to `socket`. If there is no room, it uses the reservations that its viewer holds and those that others
+/// Starts a delivery to `destination`. If there is no room, it uses the reservations that its viewer holds and those that others
 /// hold after a mere look at a content; then it tries best effort, if the path is configured for that. A player that closes its older
 /// connection only once the newer one is answered gets the head before that, without a rate; if it closes nothing, the connection ends there.
 ///
 /// # Errors
-/// The reason why it was not started, with the socket as it was; none if the answer has begun there.
+/// The reason why it was not started, with the destination as it was; none if the answer has begun there.
 pub(crate) async fn open(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
-    mut socket: OwnedFd,
+    mut destination: DeliveryDestination,
     prefix: HeadRenderer<'_>,
-) -> Result<Paced, (Option<OwnedFd>, DeliveryError)> {
+) -> Result<Paced, (Option<DeliveryDestination>, DeliveryError)> {
     let stated_rate = request.terms.decision.rate();
     let mut tried = RefusedStart::default();
     let mut over_budget = BudgetRetry::default();
     let mut is_answered = false;
     loop {
         let head = if is_answered { Vec::new() } else { prefix(request.terms.decision.rate()) };
-        let (back, unused, error) = match start(service, request, socket, head, tried.no_room).await {
+        let (back, unused, error) = match start(service, request, destination, head, tried.no_room).await {
             Ok(paced) => return Ok(Paced { is_answered, ..paced }),
             Err(refused) => *refused,
         };
         request = unused;
         let Some(back) = back else { return Err((None, error)) };
-        socket = back;
+        destination = back;
         let short = match error {
             DeliveryError::NoRoom(short) => short,
             DeliveryError::Budget(refusal) if over_budget.again(service, &refusal, &request.viewer).await => continue,
             DeliveryError::Budget(refusal) => {
                 note_budget_refusal(service, &refusal, &request.path, request.client.address);
-                return Err(((!is_answered).then_some(socket), refusal.into()));
+                return Err(((!is_answered).then_some(destination), refusal.into()));
             }
-            DeliveryError::Busy => return Err(((!is_answered).then_some(socket), error)),
+            DeliveryError::Busy => return Err(((!is_answered).then_some(destination), error)),
         };
         let resource = short.refusal.resource;
         let draining = resource == Resource::Draining;
@@ -197,7 +199,7 @@ pub(crate) async fn open(
             && !matches!(resource, Resource::DiskFailing(_))
             && let Some(entering) = session_request(service, &request, StreamId(0), tried.no_room)
         {
-            let mut answer = || is_answered = is_answered || answer_early(&socket, &prefix(None));
+            let mut answer = || is_answered = is_answered || answer_early(&destination, &prefix(None));
             if service.sessions.makes_room(&entering, resource, &mut tried, &mut answer).await {
                 continue;
             }
@@ -208,12 +210,13 @@ pub(crate) async fn open(
         }
         let rate = request.terms.decision.rate().and(stated_rate);
         note_refusal(service, &short, &request.path, request.client.address, rate);
-        return Err(((!is_answered).then_some(socket), DeliveryError::NoRoom(short)));
+        return Err(((!is_answered).then_some(destination), DeliveryError::NoRoom(short)));
     }
 }
 
 /// Sends the head of an answer before its body is admitted; true if all of it left, as it does from a socket that was written to the end.
-fn answer_early(socket: &OwnedFd, head: &[u8]) -> bool {
+fn answer_early(destination: &DeliveryDestination, head: &[u8]) -> bool {
+    let DeliveryDestination::Socket(socket) = destination else { return false };
     !head.is_empty() && SockRef::from(socket).send(head).is_ok_and(|sent| sent == head.len())
 }
 
@@ -240,16 +243,18 @@ impl BudgetRetry {
 async fn start(
     service: &Arc<MediaService>,
     mut request: DeliveryRequest,
-    socket: OwnedFd,
+    destination: DeliveryDestination,
     head: Vec<u8>,
     no_room: bool,
-) -> Result<Paced, Box<(Option<OwnedFd>, DeliveryRequest, DeliveryError)>> {
+) -> Result<Paced, Box<(Option<DeliveryDestination>, DeliveryRequest, DeliveryError)>> {
     let Some(mut pending) = service.plane.number() else {
-        return Err(Box::new((Some(socket), request, DeliveryError::Busy)));
+        return Err(Box::new((Some(destination), request, DeliveryError::Busy)));
     };
     let rate = request.terms.decision.rate();
-    // A socket that refuses this is about to fail anyway.
-    let _ = SockRef::from(&socket).set_send_buffer_size(send_buffer_bytes(&service.config(), rate));
+    if let DeliveryDestination::Socket(socket) = &destination {
+        // A socket that refuses this is about to fail anyway.
+        let _ = SockRef::from(socket).set_send_buffer_size(send_buffer_bytes(&service.config(), rate));
+    }
     let prefix_bytes = head.len() as u64;
     let mut segments = Vec::with_capacity(request.body.len() + 1);
     if !head.is_empty() {
@@ -259,7 +264,7 @@ async fn start(
     let link = service.link_out(request.client.local);
     let entered = match enter(service, &mut request, pending.stream, no_room).await {
         Ok(entered) => entered,
-        Err(refusal) => return Err(Box::new((Some(socket), request, refusal.into()))),
+        Err(refusal) => return Err(Box::new((Some(destination), request, refusal.into()))),
     };
     let EnteredStream { class, viewer, from } = entered;
     let mut session =
@@ -267,20 +272,20 @@ async fn start(
     if let Class::Constant { held: None, .. } = class
         && let Some(refusal) = service.near.bars(Some(&request.viewer), request.content.layout.disks(), link)
     {
-        return Err(Box::new((Some(socket), request, DeliveryError::NoRoom(Shortage::of(service, refusal)))));
+        return Err(Box::new((Some(destination), request, DeliveryError::NoRoom(Shortage::of(service, refusal)))));
     }
     // Listed from here on, not when the plane's report arrives: a client that reads its head finds its stream.
     if let Err(refusal) = list(service, &request, pending.stream, from) {
-        return Err(Box::new((Some(socket), request, refusal.into())));
+        return Err(Box::new((Some(destination), request, refusal.into())));
     }
     let content = Arc::clone(&request.content);
     let segments = segments.into();
     let waited = Nanos::from(request.requested_at.elapsed());
     let delivery =
-        Box::new(Delivery { stream: pending.stream, socket, link, segments, content, service: class, waited });
+        Box::new(Delivery { stream: pending.stream, destination, link, segments, content, service: class, waited });
     if let Err(command) = service.plane.send(Command::Start(delivery)) {
         let Command::Start(delivery) = command else { unreachable!("the command that was sent") };
-        return Err(Box::new((Some(delivery.socket), request, DeliveryError::Busy)));
+        return Err(Box::new((Some(delivery.destination), request, DeliveryError::Busy)));
     }
     let ended = match pending.report().await {
         Some(Report::Started { reservation, .. }) => {
@@ -296,7 +301,7 @@ async fn start(
         }
         Some(Report::Refused { delivery, refusal }) => {
             let short = Shortage::of(service, refusal);
-            return Err(Box::new((Some(delivery.socket), request, DeliveryError::NoRoom(short))));
+            return Err(Box::new((Some(delivery.destination), request, DeliveryError::NoRoom(short))));
         }
         Some(Report::Finished { delivery, end }) => Some((delivery, end)),
         _ => return Err(Box::new((None, request, DeliveryError::Busy))),
@@ -319,9 +324,12 @@ impl Paced {
     pub(crate) async fn finished_as(mut self, failed: Option<&'static str>) -> Finished {
         let (delivery, end) = match self.ended.take() {
             Some(ended) => ended,
-            None => match self.pending.report().await {
-                Some(Report::Finished { delivery, end }) => (delivery, end),
-                _ => return Finished { socket: None, end: Err(DeliveryError::Busy), body_bytes: 0 },
+            None => loop {
+                match self.pending.report().await {
+                    Some(Report::Posted { .. }) => {} // to an outlet that has no reader any more
+                    Some(Report::Finished { delivery, end }) => break (delivery, end),
+                    _ => return Finished { socket: None, end: Err(DeliveryError::Busy), body_bytes: 0 },
+                }
             },
         };
         let stream = self.pending.stream;
@@ -359,7 +367,7 @@ impl Paced {
             Ok(end)
         };
         // Behind the head of an answer there is no place for a refusal.
-        let socket = Some(delivery.socket).filter(|_| end.is_ok() || !self.is_answered);
+        let socket = delivery.destination.into_socket().filter(|_| end.is_ok() || !self.is_answered);
         Finished { socket, end, body_bytes }
     }
 
@@ -386,21 +394,24 @@ impl Paced {
         }
     }
 
-    /// Waits until the data plane sends nothing more, and shows that to the reader of the other end of a pair of sockets: the
-    /// plane's end comes back open.
-    pub(crate) async fn all_sent(&mut self) {
-        if self.ended.is_none()
-            && let Some(Report::Finished { delivery, end }) = self.pending.report().await
-        {
-            // A socket that is closed already shows the end as well.
-            let _ = SockRef::from(&delivery.socket).shutdown(Shutdown::Write);
-            self.ended = Some((delivery, end));
+    /// Waits for the next send to its outlet; false once there are no more.
+    pub(crate) async fn posted(&mut self) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
+        match self.pending.report().await {
+            Some(Report::Posted { .. }) => true,
+            Some(Report::Finished { delivery, end }) => {
+                self.ended = Some((delivery, end));
+                false
+            }
+            _ => false,
         }
     }
 
     /// Asks for the end.
     pub(crate) fn stop(&self) {
-        // With a full queue the next send ends it: its socket has no reader any more.
+        // With a full queue the next send ends it: its outlet has no reader any more.
         let _ = self.service.plane.send(Command::Stop(self.pending.stream));
     }
 }

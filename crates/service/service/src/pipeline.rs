@@ -2,20 +2,15 @@
 //! are put into its way, as HPSM joined a source, functions and a sink.
 //!
 //! Promise: a stage is one type; adding one touches nothing here. The data plane delivers as always, admitted and paced, but
-//! into one end of a pair of connected sockets. A pipe holds one piece of at most [`PIECE_BYTES`] and a full buffer of the
-//! pair; bytes that are not fetched slow the stream as a slow client does, and dropping the pipe ends it. See
-//! docs/stream-manager.md.
+//! to an outlet. A pipe holds one piece of at most [`PIECE_BYTES`]; bytes that are not fetched slow the stream as a slow client does,
+//! and dropping the pipe ends it. See docs/stream-manager.md.
 
-use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use content::Segment;
-use dataplane::control::Outcome;
-use tokio::io::AsyncReadExt;
-use tokio::net::UnixStream;
+use dataplane::control::{DeliveryDestination, Outcome};
+use dataplane::outlet::Outlet;
 use units::BitRate;
 
 use crate::budget_meter::Metered;
@@ -25,7 +20,7 @@ use crate::delivery::{self, DeliveryError, DeliveryRequest, Paced};
 use crate::media_service::MediaService;
 
 /// Largest piece.
-const PIECE_BYTES: usize = 64 * 1024;
+const PIECE_BYTES: u32 = 64 * 1024;
 /// Name in the event log of an end that the plane knows nothing of.
 const STAGE_FAILED: &str = "StageFailed";
 
@@ -119,10 +114,11 @@ pub enum PipeError {
 /// A delivery with bytes that come out here.
 pub struct Pipe {
     service: Arc<MediaService>,
-    socket: UnixStream,
+    outlet: Arc<Outlet>,
+    /// Bytes of a send may be left there.
+    is_posted: bool,
     left: u64,
     rate: Option<BitRate>,
-    buffer: BytesMut,
     stages: Stages,
     /// None once its end is logged, and where there is nothing to deliver.
     paced: Option<Paced>,
@@ -140,11 +136,7 @@ pub(crate) async fn open(
     request: DeliveryRequest,
     stages: Stages,
 ) -> Result<Pipe, DeliveryError> {
-    let (theirs, ours) = StdUnixStream::pair().map_err(|_| DeliveryError::Busy)?;
-    ours.set_nonblocking(true).map_err(|_| DeliveryError::Busy)?;
-    let socket = UnixStream::from_std(ours).map_err(|_| DeliveryError::Busy)?;
-    // The plane's end stays in blocking mode, for then no memory is lent to it (`kernel::lend`): before Linux 6.5, splicing to
-    // such a socket waits for its reader, which is no thread of real-time priority. The plane's sends never wait.
+    let outlet = Arc::<Outlet>::default();
     let left = request.body.iter().map(Segment::length).sum();
     let stated_rate = request.terms.decision.rate();
     let charged = request.charged.clone();
@@ -152,7 +144,7 @@ pub(crate) async fn open(
     let paced = match left {
         0 => None,
         _ => Some(
-            delivery::open(service, request, OwnedFd::from(theirs), &|_| Vec::new())
+            delivery::open(service, request, DeliveryDestination::Outlet(Arc::clone(&outlet)), &|_| Vec::new())
                 .await
                 .map_err(|(_, error)| error)?,
         ),
@@ -160,7 +152,7 @@ pub(crate) async fn open(
     let service = Arc::clone(service);
     let rate = paced.as_ref().map_or(stated_rate, Paced::rate);
     let metered = (rate.is_none() && budget_use::is_metered(&service, &charged, Metered::Download)).then_some(charged);
-    Ok(Pipe { service, socket, left, rate, buffer: BytesMut::new(), stages, paced, metered, ended: false })
+    Ok(Pipe { service, outlet, is_posted: false, left, rate, stages, paced, metered, ended: false })
 }
 
 impl Pipe {
@@ -176,16 +168,13 @@ impl Pipe {
     /// A stage refused, or the delivery broke off.
     pub async fn next(&mut self) -> Result<Option<Bytes>, PipeError> {
         while self.left > 0 {
-            self.buffer.reserve(PIECE_BYTES);
-            let read = match self.read().await {
-                Ok(read @ 1..) => read as u64,
-                Ok(0) | Err(_) => return Err(self.broken_off().await),
-            };
-            self.left = self.left.checked_sub(read).expect("the plane sends its segments and nothing else");
+            let Some(piece) = self.piece().await else { return Err(self.broken_off().await) };
+            let bytes = piece.len() as u64;
+            self.left = self.left.checked_sub(bytes).expect("the plane sends its segments and nothing else");
             if let Some(charged) = &self.metered {
-                budget_use::wait_for(&self.service, charged, Metered::Download, read).await;
+                budget_use::wait_for(&self.service, charged, Metered::Download, bytes).await;
             }
-            let passed = self.stages.pass(self.buffer.split().freeze());
+            let passed = self.stages.pass(piece);
             let passed = self.unless_refused(passed).await?;
             if !passed.is_empty() {
                 return Ok(Some(passed));
@@ -203,16 +192,16 @@ impl Pipe {
         Ok((!rest.is_empty()).then_some(rest))
     }
 
-    /// Reads the bytes that have come, or waits for some; none at the delivery's end.
-    async fn read(&mut self) -> io::Result<usize> {
-        if let Some(paced) = &mut self.paced {
-            tokio::select! {
-                biased;
-                read = self.socket.read_buf(&mut self.buffer) => return read,
-                () = paced.all_sent() => {}
+    /// Takes the bytes that have come, or waits for some; none at the delivery's end.
+    async fn piece(&mut self) -> Option<Bytes> {
+        let (paced, mut piece) = (self.paced.as_mut()?, Vec::new());
+        while piece.is_empty() {
+            if !self.is_posted && !paced.posted().await {
+                return None;
             }
+            self.is_posted = self.outlet.take(PIECE_BYTES, &mut piece);
         }
-        self.socket.read_buf(&mut self.buffer).await
+        Some(piece.into())
     }
 
     async fn unless_refused(&mut self, passed: Result<Bytes, StageError>) -> Result<Bytes, PipeError> {
@@ -237,6 +226,7 @@ impl Pipe {
 
 impl Drop for Pipe {
     fn drop(&mut self) {
+        self.outlet.close();
         if let Some(paced) = self.paced.take() {
             paced.stop();
             self.service.runtime.spawn(async move { drop(paced.finished_as(Some("ClientGone")).await) });

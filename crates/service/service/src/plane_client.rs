@@ -24,8 +24,8 @@ pub trait PlaneQueue: Send + Sync + 'static {
     fn send(&self, command: Command) -> Result<(), Command>;
 }
 
-/// Reports one stream can get before they are read: started, started again after a pause, and finished.
-const REPORTS_MAX: usize = 3;
+/// Reports one stream can get before they are read: started, a send to its outlet, that it waits there instead, and finished.
+const REPORTS_MAX: usize = 4;
 /// Releases kept for later while the plane's queue is full.
 const RELEASES_MAX: usize = 2 * STREAMS_MAX;
 
@@ -125,6 +125,7 @@ impl PlaneClient {
     pub(crate) fn on_report(&self, report: Report) {
         let stream = match &report {
             Report::Started { stream, .. }
+            | Report::Posted { stream }
             | Report::Reserved { stream, .. }
             | Report::ReserveRefused { stream, .. } => *stream,
             Report::Refused { delivery, .. } | Report::Finished { delivery, .. } => delivery.stream,

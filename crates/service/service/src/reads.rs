@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use content::{Content, Segment};
+use dataplane::control::DeliveryDestination;
 use units::BitRate;
 
 use crate::access::{Permit, ToRead};
@@ -225,7 +226,10 @@ pub async fn open(
         && let Some(take_socket) = take_socket
     {
         let socket = take_socket().ok_or((None, DeliveryError::Busy))?;
-        return delivery::open(service, request, socket, prefix).await.map(|paced| PacedRead::Socket(Box::new(paced)));
+        let opened = delivery::open(service, request, DeliveryDestination::Socket(socket), prefix).await;
+        return opened
+            .map(|paced| PacedRead::Socket(Box::new(paced)))
+            .map_err(|(destination, error)| (destination.and_then(DeliveryDestination::into_socket), error));
     }
     let pipe = Box::pin(pipeline::open(service, request, stages)).await;
     pipe.map(|pipe| PacedRead::Pipe(Box::new(pipe))).map_err(|error| (None, error))

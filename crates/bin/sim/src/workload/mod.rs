@@ -10,7 +10,7 @@ use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use content::{Content, Segment};
-use dataplane::control::{Command, Delivery, Ending, Event as News, Outcome, Report, Service};
+use dataplane::control::{Command, Delivery, DeliveryDestination, Ending, Event as News, Outcome, Report, Service};
 use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::contents::{SimFile, segments};
@@ -269,7 +269,8 @@ impl World {
             (other.shares, stream.shares) = (true, true);
         }
         self.streams.insert(id.0, stream);
-        let delivery = Delivery { stream: id, socket, link: LinkId(0), segments, content, service, waited };
+        let destination = DeliveryDestination::Socket(socket);
+        let delivery = Delivery { stream: id, destination, link: LinkId(0), segments, content, service, waited };
         self.command(Command::Start(Box::new(delivery)));
         id.0
     }
@@ -346,6 +347,7 @@ impl World {
                         self.laws.broke(Law::EveryEndHasAReason, self.now, format!("no request: {stream:?}"));
                     }
                 }
+                Report::Posted { stream } => unreachable!("{stream:?}: simulated deliveries go to sockets"),
                 Report::Unused(content) => drop(content),
                 Report::Kept(stored) => drop(stored),
                 Report::Profiled { profile, .. } => drop(profile),
@@ -397,7 +399,8 @@ impl World {
 
     /// A delivery is over (or was refused): its socket must be the one it was given, and its end a right one.
     fn comes_back(&mut self, delivery: &Delivery, life: DeliveryLife, end: Option<Ending>) {
-        let (stream, fd) = (delivery.stream, delivery.socket.as_raw_fd());
+        let socket = delivery.destination.socket().expect("simulated deliveries go to sockets");
+        let (stream, fd) = (delivery.stream, socket.as_raw_fd());
         let now = self.now;
         let Some(mut record) = self.streams.remove(&stream.0).filter(|s| s.life == life && s.requested.fd == fd) else {
             self.laws.broke(Law::EveryEndHasAReason, now, format!("{stream:?} comes back from {life:?} with {end:?}"));

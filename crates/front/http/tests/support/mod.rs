@@ -1,4 +1,4 @@
-//! A small store and a data plane that really writes to the socket, so that the control plane can be tested alone.
+//! A small store and a data plane that really sends, so that the control plane can be tested alone.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
@@ -7,12 +7,13 @@ mod client;
 mod lines;
 mod names;
 mod operations;
+mod sends;
 mod told;
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io::Write;
-use std::net::{SocketAddr, TcpStream as StdStream};
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
@@ -34,6 +35,7 @@ use http::{HttpListener, Server, ServerParts};
 pub use lines::Lines;
 use lines::wait_while;
 use names::{entries, entry};
+use sends::Sends;
 use service::account_changes::AccountStore;
 use service::accounts::{Accounts, OpenRights};
 use service::config::ServiceConfig;
@@ -420,7 +422,7 @@ struct PlaneState {
     full_disks: Vec<(DiskId, BitRate)>,
 }
 
-/// A data plane: one thread per delivery, which writes the segments to the socket.
+/// A data plane: one thread per delivery, which sends the segments.
 pub struct FakePlane {
     state: Mutex<PlaneState>,
     changed: Condvar,
@@ -547,8 +549,7 @@ impl FakePlane {
     fn run(&self, delivery: Box<Delivery>, reservation: Option<ReservationId>, hold: bool) {
         self.report(Report::Started { stream: delivery.stream, reservation });
         let stream = delivery.stream.0;
-        let mut socket = StdStream::from(delivery.socket.try_clone().expect("a descriptor"));
-        socket.set_nonblocking(false).expect("a socket");
+        let mut sends = Sends::to(&delivery);
         let mut sent = 0;
         let failing = self.state.lock().expect("lock").failing;
         let mut outcome = failing.unwrap_or(Outcome::Complete);
@@ -570,14 +571,13 @@ impl FakePlane {
                     bytes
                 }
             };
-            if socket.write_all(&bytes).is_err() {
+            if !sends.send(&bytes, || self.report(Report::Posted { stream: delivery.stream })) {
                 outcome = Outcome::ClientGone;
                 break;
             }
             sent += bytes.len() as u64;
         }
-        socket.set_nonblocking(true).expect("a socket");
-        drop(socket);
+        drop(sends);
         let mut state = self.state.lock().expect("lock");
         let kept = reservation.filter(|reservation| state.holders.get(reservation) == Some(&delivery.stream));
         let held = kept.filter(|_| hold);

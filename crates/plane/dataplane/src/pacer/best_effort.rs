@@ -252,7 +252,8 @@ impl Pacer {
             };
             if context.now.saturating_sub(since) >= longest && !stream.gives_way && stream.is_running() {
                 stream.gives_way = true;
-                context.io.cancel_send(RequestKind::Send { slot, generation: stream.generation }.token());
+                let token = RequestKind::Send { slot, generation: stream.generation }.token();
+                context.io.cancel_send(token, SocketSlot(slot));
             }
         }
     }
@@ -265,5 +266,6 @@ impl Pacer {
         stream.in_flight = Some(InFlight { kind: SendKind::Room, bytes: 0, since });
         let token = RequestKind::Send { slot, generation: stream.generation }.token();
         context.io.await_room(token, SocketSlot(slot));
+        self.report_posted(slot, context);
     }
 }

@@ -157,11 +157,22 @@ impl Pacer {
         let sharing = if bytes < LENT_BYTES_MIN { Sharing::Single } else { sharing };
         self.on_time(slot, context, now);
         let stream = &mut self.streams[slot as usize];
+        let (is_rest, is_end) = (stream.budget <= bytes, stream.send.payload + bytes >= stream.payload);
+        let is_awaited = !stream.is_guaranteed || kind == SendKind::Literal || !is_rest || is_end;
         stream.in_flight = Some(InFlight { kind, bytes, since: now });
         let token = RequestKind::Send { slot, generation: stream.generation }.token();
         context.gauges.plane.sends.add(1);
         self.link_takes(slot, bytes, context, now);
-        context.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing });
+        context.io.send(SendRequest { token, socket: SocketSlot(slot), memory, then, sharing, is_awaited });
+        self.report_posted(slot, context);
+    }
+
+    /// The reader of an outlet learns of a send by a report.
+    pub(super) fn report_posted<I: Io>(&self, slot: u32, context: &mut PlaneContext<I>) {
+        let Delivery { stream, destination, .. } = self.streams[slot as usize].delivery();
+        if matches!(destination, DeliveryDestination::Outlet(_)) {
+            context.report(Report::Posted { stream: *stream });
+        }
     }
 
     /// Puts the literal bytes at the send cursor into the stream's own area of the arena.

@@ -17,7 +17,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, StreamId};
 
 use crate::cache::Cache;
 use crate::context::{PlaneContext, RequestKind};
-use crate::control::{Delivery, Ending, Outcome, Refusal, Report, Service};
+use crate::control::{Delivery, DeliveryDestination, Ending, Outcome, Refusal, Report, Service};
 use crate::cursor::{Cursor, SegmentList};
 use crate::message::{ToFetcher, ToPacer};
 use crate::port::{Io, Sharing, SocketSlot};
@@ -197,7 +197,10 @@ impl Pacer {
     }
 
     fn begin<I: Io>(&mut self, slot: u32, delivery: Box<Delivery>, disk: DiskId, context: &mut PlaneContext<I>) {
-        context.io.open_socket(SocketSlot(slot), &delivery.socket);
+        match &delivery.destination {
+            DeliveryDestination::Socket(socket) => context.io.open_socket(SocketSlot(slot), socket),
+            DeliveryDestination::Outlet(outlet) => context.io.open_outlet(SocketSlot(slot), outlet),
+        }
         let stream = &mut self.streams[slot as usize];
         assert_eq!(stream.life, PacedLife::Free, "a slot is used by one stream at a time");
         let rate = match delivery.service {
@@ -232,7 +235,7 @@ impl Pacer {
         stream.life = PacedLife::Ending(outcome);
         if stream.in_flight.is_some() {
             let token = RequestKind::Send { slot, generation: stream.generation }.token();
-            context.io.cancel_send(token);
+            context.io.cancel_send(token, SocketSlot(slot));
             context.tell_fetcher(ToFetcher::Ending { slot });
         } else {
             self.end(slot, context);

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use content::layout::{ContentFile, ContentLayout, Extent, FileAccess, Positions};
 use content::watched::{FileStat, WatchedContent};
 use content::{BlockChecksums, Content, Segment};
-use dataplane::control::{Command, Delivery, Report, Service};
+use dataplane::control::{Command, Delivery, DeliveryDestination, Report, Service};
 use dataplane::gauges::{Gauges, StreamGauges};
+use dataplane::outlet::Outlet;
 use dataplane::port::{
     Completion, FileSlot, Io, IoFault, MemoryChange, ReadRequest, SendRequest, SocketSlot, Span, Token,
 };
@@ -81,6 +82,7 @@ impl Io for Still {
     fn open_file(&mut self, _: FileSlot, _: &OwnedFd, _: FileAccess) {}
     fn close_file(&mut self, _: FileSlot) {}
     fn open_socket(&mut self, _: SocketSlot, _: &OwnedFd) {}
+    fn open_outlet(&mut self, _: SocketSlot, _: &Arc<Outlet>) {}
     fn close_socket(&mut self, _: SocketSlot) {}
     fn fill(&mut self, _: Span, _: &[u8]) {}
     fn read(&mut self, read: ReadRequest) {
@@ -103,7 +105,7 @@ impl Io for Still {
     fn await_room(&mut self, token: Token, socket: SocketSlot) {
         self.0.borrow_mut().awaited.push((token, socket));
     }
-    fn cancel_send(&mut self, token: Token) {
+    fn cancel_send(&mut self, token: Token, _: SocketSlot) {
         let mut queues = self.0.borrow_mut();
         queues.sends.retain(|send| send.token != token);
         queues.awaited.retain(|(other, _)| *other != token);
@@ -376,7 +378,7 @@ pub(crate) fn delivery_of(number: u64, version: u64, size: u64, layout: ContentL
     let checksums: Option<Box<dyn BlockChecksums>> = if watched.is_some() { None } else { Some(Box::new(NoBytes)) };
     Command::Start(Box::new(Delivery {
         stream: StreamId(number),
-        socket: null(),
+        destination: DeliveryDestination::Socket(null()),
         link: LinkId(0),
         segments: Arc::new([Segment::Range { offset: 0, length: size }]),
         content: Arc::new(Content { version: ContentVersion(version), size, layout, watched, checksums }),

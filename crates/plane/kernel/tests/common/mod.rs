@@ -16,7 +16,7 @@ use std::sync::Arc;
 use channel::{PlaneHandle, ReportReceiver, StorePort, connect};
 use content::layout::{ContentLayout, FileAccess};
 use content::{Content, Segment};
-use dataplane::control::{Delivery, Service};
+use dataplane::control::{Delivery, DeliveryDestination, Service};
 use dataplane::port::{COMPLETIONS_MAX, Completion, Io, SendRequest, Sharing, SocketSlot, Span, Token};
 use kernel::permissions::Permissions;
 use kernel::{EngineChoice, IoConfig, KernelIo};
@@ -120,6 +120,7 @@ impl Bench {
             memory: Span { offset: 0, length },
             then: None,
             sharing: Sharing::Single,
+            is_awaited: true,
         });
     }
 
@@ -200,7 +201,7 @@ pub(crate) fn delivery(
     let content = Content { version, size, layout, watched: Some(watched), checksums: None };
     Box::new(Delivery {
         stream: StreamId(stream),
-        socket,
+        destination: DeliveryDestination::Socket(socket),
         link: LinkId(0),
         segments: Arc::new([Segment::Bytes(HEAD.into()), Segment::Range { offset: range.0, length: range.1 }]),
         content: Arc::new(content),
