@@ -187,7 +187,13 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         // Where it cannot be given back now, the link stores that much less.
         let _ = exchange.shared.service.store_by_link(&permit, -1, -claimed).await;
     }
-    stored.map(PutOutcome::Stored)
+    stored.map(PutOutcome::Stored).map_err(|reply| match reply.status {
+        StatusCode::PRECONDITION_FAILED if permit.link().is_some() => {
+            let detail = "a content has this name, and uploads by a link overwrite nothing; or the request's condition does not hold";
+            Reply::problem(StatusCode::PRECONDITION_FAILED, detail)
+        }
+        _ => reply,
+    })
 }
 
 /// The present content, and its bytes, that a PUT continues: its client proves by `If-Match` that it knows them, and has all the bytes
