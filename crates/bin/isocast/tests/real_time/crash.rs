@@ -37,6 +37,8 @@ const FILMS: u64 = 10;
 const FILM_BYTES: u64 = 12 << 20;
 /// Least and most bytes of an uploaded content.
 const SIZES: (u64, u64) = (4 << 10, 12 << 20);
+/// Those of each second content: they pass through the page cache.
+const SMALL_SIZES: (u64, u64) = (1, 64 << 10);
 /// More bytes than are ever written to a disk in two rounds: films, uploads, and the file system's own writes.
 const DISK_BYTES_WRITTEN: u64 = 1 << 30;
 /// Ranges of the acknowledgements, and then of the uploaded bytes, after which the end comes.
@@ -125,7 +127,8 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance) ->
             name.earlier.clear();
             continue;
         }
-        let content = Content { seed: chance.next(), bytes: chance.size(SIZES.0, SIZES.1) };
+        let (least, most) = if chance.one_in(2) { SMALL_SIZES } else { SIZES };
+        let content = Content { seed: chance.next(), bytes: chance.size(least, most) };
         let framing = if chance.one_in(2) {
             Framing::Chunked(usize::try_from(chance.within(1000, 200_000)).expect("small"))
         } else {
