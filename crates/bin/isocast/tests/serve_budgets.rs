@@ -251,16 +251,24 @@ fn downloads_and_uploads_without_a_rate_wait_for_their_budget() {
 
 #[test]
 fn reads_that_become_best_effort_for_want_of_room_wait_for_their_budget() {
-    let config = "[[budget]]\nof = \"address\"\ndownload = \"8M\"\n";
-    let setup = Setup::default().config(config).set("path_when_full.previews/=best-effort");
-    let server = server("5M", setup);
+    let config = "[[budget]]\nof = \"user:ada\"\ndownload = \"8M\"\n";
+    let server = server("100M", Setup::default().config(config).set("path_when_full.previews/=best-effort"));
     server.file("previews/film.ts", &pattern(FILM_BYTES));
-    let begun = Instant::now();
-    let (mut client, status) = read(&server, "127.0.0.1", "/media/previews/film.ts?rate=6M", "");
+    let state = server.folders.path().join("state");
+    isocast(&state, &["user", "add", "ada", "--password-stdin"], "secret\n");
+    let token = isocast(&state, &["token", "add", "ada", "--rights", "read"], "");
+    let ada = format!("Authorization: Bearer {token}\r\n");
+    let (mut other, status) = read(&server, "127.0.0.5", "/media/film.ts?rate=92M", "");
     assert_eq!(status, 200);
+    other.take(2_000_000);
+    let begun = Instant::now();
+    let (mut client, status) = read(&server, "127.0.0.1", "/media/previews/film.ts?rate=6M", &ada);
+    assert_eq!((status, constant(&server)), (200, 1), "there is no room for its rate");
+    drop(other);
     std::thread::spawn(move || while client.more() {});
     std::thread::sleep(Duration::from_secs(3));
-    let sent = streams(&server)[0]["sent_bytes"].as_u64().expect("a number");
+    let preview = streams(&server).into_iter().find(|stream| stream["path"] == "previews/film.ts");
+    let sent = preview.map_or(FILM_BYTES as u64, |stream| stream["sent_bytes"].as_u64().expect("a number"));
     let most = 1_000_000 * (begun.elapsed().as_secs() + 2) + BUFFERED_MAX;
     assert!(sent < most, "{sent} bytes of {most}");
 }

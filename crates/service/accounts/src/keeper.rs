@@ -44,7 +44,7 @@ const SHARES: &str = "shares";
 
 /// A line of a command to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CommandLine<'a> {
+pub enum CommandNotice<'a> {
     /// It made a change: the call of the API that makes such a one, and its path below `/api/v1`.
     Made(&'a str, &'a str),
     /// It is about to make a link with these rights.
@@ -52,7 +52,7 @@ pub enum CommandLine<'a> {
 }
 
 /// Takes lines of commands, and gives its objections.
-type CommandEar = Box<dyn Fn(CommandLine<'_>) -> Option<String> + Send + Sync>;
+type CommandEar = Box<dyn Fn(CommandNotice<'_>) -> Option<String> + Send + Sync>;
 
 /// An order to the thread.
 enum KeeperOrder {
@@ -113,7 +113,7 @@ impl Keeper {
     }
 
     /// Passes lines of commands to `ear` from now on, which may object to what is about to be made. Has no effect the second time.
-    pub fn hear(&self, ear: impl Fn(CommandLine<'_>) -> Option<String> + Send + Sync + 'static) {
+    pub fn hear(&self, ear: impl Fn(CommandNotice<'_>) -> Option<String> + Send + Sync + 'static) {
         let _ = self.ear.set(Box::new(ear));
     }
 
@@ -343,7 +343,7 @@ fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, ear: Arc<OnceLock<Comm
             let _ = seen.recv();
             // A program that announces no change has it in force all the same.
             let line = line(&mut stream).unwrap_or_default();
-            let objection = ear.get().zip(CommandLine::read(line.trim_end())).and_then(|(ear, line)| ear(line));
+            let objection = ear.get().zip(CommandNotice::read(line.trim_end())).and_then(|(ear, line)| ear(line));
             let answer = objection.unwrap_or_default() + "\n";
             let _ =
                 stream.set_write_timeout(Some(ANNOUNCE_TIME_MAX)).and_then(|()| stream.write_all(answer.as_bytes()));
@@ -352,7 +352,7 @@ fn listen(socket: &Path, orders: SyncSender<KeeperOrder>, ear: Arc<OnceLock<Comm
     let _ = std::thread::Builder::new().name("accounts-socket".to_owned()).spawn(take);
 }
 
-impl<'a> CommandLine<'a> {
+impl<'a> CommandNotice<'a> {
     fn read(line: &'a str) -> Option<Self> {
         let (call, about) = line.split_once(' ')?;
         if call != SHARES {

@@ -21,5 +21,5 @@ pub use secrets::{random, random_text};
 #[cfg(test)]
 mod tests;
 
-pub use keeper::{CommandLine, Keeper, KeeperError, announce, link_objection};
+pub use keeper::{CommandNotice, Keeper, KeeperError, announce, link_objection};
 pub use lines::KeptLines;

@@ -14,7 +14,7 @@ use service::accounts::{Accounts, FolderRights, Holder, Right, Rights};
 use service::contents::ContentPath;
 use service::logins::{of_browser, of_link, of_token};
 
-use crate::{ChangeAuthor, CommandLine, Database, Keeper, announce, link_objection};
+use crate::{ChangeAuthor, CommandNotice, Database, Keeper, announce, link_objection};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -261,8 +261,8 @@ async fn changes_of_a_server_and_of_commands_are_in_force_at_once() {
     let log = Arc::clone(&logged);
     keeper.hear(move |line| {
         match line {
-            CommandLine::Made(call, about) => log.lock().expect("no panic").push(format!("{call} {about}")),
-            CommandLine::Shares(given) => return Some(format!("no {} of {}", given.rights, given.folder)),
+            CommandNotice::Made(call, about) => log.lock().expect("no panic").push(format!("{call} {about}")),
+            CommandNotice::Shares(given) => return Some(format!("no {} of {}", given.rights, given.folder)),
         }
         None
     });

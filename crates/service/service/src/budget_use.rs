@@ -44,7 +44,7 @@ pub fn count_request<R: RightKind>(
 
 /// True if bytes of best effort in this direction wait for a budget.
 pub(crate) fn is_metered(service: &MediaService, charged: &ChargedBudgets, metered: Metered) -> bool {
-    best_effort_rates(service, charged, metered).next().is_some()
+    charged.iter().any(|key| link_rate(service, key, metered).or_else(|| most(service, key, metered)).is_some())
 }
 
 /// Waits until bytes of best effort may pass.
@@ -78,17 +78,25 @@ fn best_effort_rates<'a>(
     metered: Metered,
 ) -> impl Iterator<Item = (&'a BudgetKey, BitRate)> {
     charged.iter().filter_map(move |key| {
-        let of_link = service.accounts.link_rate(key).filter(|_| metered == Metered::Download);
-        Some((key, of_link.into_iter().chain(left_rate(service, key, metered)).min()?))
+        let rates = link_rate(service, key, metered).into_iter().chain(left_rate(service, key, metered));
+        Some((key, rates.min()?))
     })
 }
 
 /// The rate that the promised ones leave of a budget.
 fn left_rate(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
-    let most = rate_of(service.accounts.budgets()?.limits(key), metered)?;
+    let most = most(service, key, metered)?;
     let (out, into) = service.sessions.promised_by(key);
     let promised = if metered == Metered::Download { out } else { into };
     Some(BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1)))
+}
+
+fn most(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
+    rate_of(service.accounts.budgets()?.limits(key), metered)
+}
+
+fn link_rate(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
+    service.accounts.link_rate(key).filter(|_| metered == Metered::Download)
 }
 
 fn cost_of(rate: BitRate, bytes: u64) -> Duration {

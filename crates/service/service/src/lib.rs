@@ -85,7 +85,8 @@ mod unread;
 mod viewer_reservation;
 mod volumes;
 
-pub use media_service::{MediaService, ServiceParts, StopError};
+pub use media_service::{MediaService, ServiceParts};
 pub use plane_client::PlaneQueue;
 pub use recording_pace::RecordingProgress;
+pub use running::StopError;
 pub use stats::ServiceStats;

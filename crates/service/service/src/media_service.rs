@@ -56,7 +56,7 @@ use crate::quota::Quotas;
 use crate::recording_names::RecordingNames;
 use crate::requests::FinishedRequests;
 use crate::reservation_ahead::NearReservations;
-use crate::running::RunningStreams;
+use crate::running::{RunningStreams, StopError};
 use crate::session::Viewer;
 use crate::session_account::SessionAccount;
 use crate::session_table::SessionTable;
@@ -164,20 +164,6 @@ pub struct MediaService {
     config: RwLock<Arc<ServiceConfig>>,
     started: Instant,
     hasher: RandomState,
-}
-
-/// Why a stream is not stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum StopError {
-    /// No stream of this number runs.
-    #[error("no stream of this number runs")]
-    Unknown,
-    /// Only the sending client ends a recording or an upload: the bytes received are kept or dropped as it requested.
-    #[error("this is a recording or an upload: its own client ends it")]
-    Incoming,
-    /// The data plane's queue is full.
-    #[error("too many requests are under way; try again later")]
-    Busy,
 }
 
 impl MediaService {
@@ -527,6 +513,10 @@ impl MediaService {
     /// # Errors
     /// They are not, or that cannot be found out now.
     pub async fn login(&self, name: &str, password: &str, from: IpAddr) -> Result<Principal, LoginError> {
+        // Without accounts there is no name to hide.
+        if self.accounts.facts().accounts.is_empty() {
+            return Err(LoginError::Wrong);
+        }
         let login = self.logins.login(&self.accounts, name, password, from).await;
         // One that is remembered was logged when it was verified.
         if login.as_ref().map_or_else(|error| *error == LoginError::Wrong, |login| !login.is_remembered) {
@@ -753,35 +743,16 @@ impl MediaService {
     /// # Errors
     /// There is none of this number, it is a recording, or too much is under way.
     pub fn stop_stream(&self, stream: StreamId, by: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), StopError> {
-        // Its end is not looked at before the plane was asked for it.
-        let mut running = self.running.lock();
-        let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
-        if known.incoming.is_some() {
-            return Err(StopError::Incoming);
-        }
-        if !self.plane.stop(stream) {
-            return Err(StopError::Busy);
-        }
-        known.stopped = true;
-        let path = known.path.clone();
-        drop(running);
+        let path = self.running.stop(stream, &self.plane)?;
         self.events.tell(events::stream_stopped(stream, &path, (Some(by), permit.user()), SystemTime::now()));
         Ok(())
     }
 
-    /// Asks for the end of streams with a right that was taken back. Where the plane's queue is full, the next second is soon enough.
+    /// Asks for the end of streams with a right that was taken back.
     fn stop_unpermitted(&self) {
-        let rights = self.accounts.rights();
-        let mut running = self.running.lock();
-        for (stream, known) in &mut *running {
-            let lost = known.permit.as_ref().filter(|permit| !known.stopped && !permit.is_in_force(&rights));
-            if let Some(permit) = lost
-                && self.plane.stop(*stream)
-            {
-                let (path, holder) = (&known.path, permit.holder());
-                self.events.tell(events::stream_stopped(*stream, path, (None, holder.as_deref()), SystemTime::now()));
-                known.stopped = true;
-            }
+        for (stream, path, permit) in self.running.stop_unpermitted(&self.accounts.rights(), &self.plane) {
+            let holder = permit.holder();
+            self.events.tell(events::stream_stopped(stream, &path, (None, holder.as_deref()), SystemTime::now()));
         }
     }
 

@@ -11,9 +11,11 @@ use api::{RateOrigin, RunningClasses};
 use units::{BitRate, DiskId, StreamId};
 
 use crate::access::{Permit, ToRead};
+use crate::accounts::RightsInForce;
 use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, ChargedBudgets};
 use crate::contents::ContentPath;
 use crate::lock::lock;
+use crate::plane_client::PlaneClient;
 use crate::recording_pace::RecordingProgress;
 use crate::session::Limits;
 
@@ -49,6 +51,20 @@ pub struct RunningStream {
     pub stopped: bool,
     /// The newer read of its viewer that took its reservation over; it continues as best effort.
     pub passed_to: Option<StreamId>,
+}
+
+/// Why a stream is not stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StopError {
+    /// No stream of this number runs.
+    #[error("no stream of this number runs")]
+    Unknown,
+    /// Only the sending client ends a recording or an upload: the bytes received are kept or dropped as it requested.
+    #[error("this is a recording or an upload: its own client ends it")]
+    Incoming,
+    /// The data plane's queue is full.
+    #[error("too many requests are under way; try again later")]
+    Busy,
 }
 
 impl RunningStreams {
@@ -93,6 +109,36 @@ impl RunningStreams {
         Ok(())
     }
 
+    /// Asks the plane for the end of a stream to a client. Gives its content's path.
+    ///
+    /// # Errors
+    /// There is none of this number, it is a recording, or too much is under way.
+    pub(crate) fn stop(&self, stream: StreamId, plane: &PlaneClient) -> Result<String, StopError> {
+        // Its end is not looked at before the plane was asked for it.
+        let mut running = self.lock();
+        let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
+        if known.incoming.is_some() {
+            return Err(StopError::Incoming);
+        }
+        known.stop(stream, plane).then(|| known.path.clone()).ok_or(StopError::Busy)
+    }
+
+    /// Asks the plane for the end of streams with a right that was taken back. Gives their contents' paths and permits. Where the plane's queue is
+    /// full, the next time is soon enough.
+    pub(crate) fn stop_unpermitted(
+        &self,
+        rights: &RightsInForce,
+        plane: &PlaneClient,
+    ) -> Vec<(StreamId, String, Permit<ToRead>)> {
+        let mut running = self.lock();
+        let stopped = running.iter_mut().filter_map(|(stream, known)| {
+            let permit =
+                known.permit.as_ref().filter(|permit| !known.stopped && !permit.is_in_force(rights)).cloned()?;
+            known.stop(*stream, plane).then(|| (*stream, known.path.clone(), permit))
+        });
+        stopped.collect()
+    }
+
     /// Streams and recordings that are charged to a budget.
     pub(crate) fn charged_to(&self, key: &BudgetKey) -> u64 {
         self.lock().values().filter(|known| known.is_charged_to(key)).count() as u64
@@ -134,6 +180,12 @@ impl RunningStreams {
 }
 
 impl RunningStream {
+    /// Asks the plane for its end; false if the plane's queue is full.
+    fn stop(&mut self, stream: StreamId, plane: &PlaneClient) -> bool {
+        self.stopped |= plane.stop(stream);
+        self.stopped
+    }
+
     /// True if it counts among the streams of a budget: an upload is no stream.
     fn is_charged_to(&self, key: &BudgetKey) -> bool {
         let is_upload = self.incoming.is_some() && self.rate.is_none();

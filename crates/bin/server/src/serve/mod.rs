@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use accounts::{CommandLine, Database, Keeper, KeptLines, random_text};
+use accounts::{CommandNotice, Database, Keeper, KeptLines, random_text};
 use anyhow::Context as _;
 use automation::{Jobs, ReadWebhooks, Thumbnails, Webhooks};
 use channel::{PlaneHandle, ReportReceiver};
@@ -292,11 +292,11 @@ async fn serve(
     keeper.hear(move |line| {
         let service = told.upgrade()?;
         match line {
-            CommandLine::Made(call, about) => {
+            CommandNotice::Made(call, about) => {
                 service.events.tell(access_changed((call, about), None, SystemTime::now()));
                 None
             }
-            CommandLine::Shares(given) => link_fault(&service, given).map(|fault| fault.to_string()),
+            CommandNotice::Shares(given) => link_fault(&service, given).map(|fault| fault.to_string()),
         }
     });
     let unknown = Arc::new(Unknown::of(&disks));
