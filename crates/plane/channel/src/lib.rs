@@ -259,13 +259,6 @@ impl ReportReceiver {
     }
 }
 
-/// The descriptor that is readable while reports may wait.
-impl AsFd for ReportReceiver {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.report_waker.as_fd()
-    }
-}
-
 /// A store thread's end.
 #[derive(Debug)]
 pub struct StorePort {
