@@ -29,6 +29,12 @@ pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rat
     machine.carries(&[rate])
 }
 
+/// The shortest time after which a recording is durable, by the rounds of a server as it is delivered.
+#[must_use]
+pub fn recording_durable_min() -> Nanos {
+    PlaneConfig::default().recording_durable_min()
+}
+
 /// How contents lie on several disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PlannedLayout {

@@ -1,5 +1,6 @@
 //! The settings of a data plane.
 
+use schedule::admission::disk_table::WRITE_ROUNDS;
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
@@ -58,5 +59,11 @@ impl PlaneConfig {
     #[must_use]
     pub fn round_of(&self, profile: &DiskProfile) -> Nanos {
         if profile.rotational { self.round } else { self.tick.saturating_mul(FLASH_ROUND_TICKS) }
+    }
+
+    /// No recording is durable sooner, on any disk: a block is gathered in a round and written in the next ones.
+    #[must_use]
+    pub fn recording_durable_min(&self) -> Nanos {
+        self.round.max(self.tick.saturating_mul(FLASH_ROUND_TICKS)).saturating_mul(1 + WRITE_ROUNDS)
     }
 }

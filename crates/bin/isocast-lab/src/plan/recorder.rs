@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 
 use anyhow::{Context, bail};
-use capacity::{PlannedCameras, PlannedLayout, PlannedMachine, PlannedRecorder};
+use capacity::{PlannedCameras, PlannedLayout, PlannedMachine, PlannedRecorder, recording_durable_min};
 use clap::Args;
 use kernel::permissions;
 use serde::Serialize;
@@ -76,6 +76,10 @@ impl RecorderOptions {
         out: &mut dyn Write,
     ) -> anyhow::Result<()> {
         let rate = self.camera_rate.context("clap gives one")?;
+        let durable_min = recording_durable_min();
+        if self.durable < durable_min {
+            bail!("no recording is durable within {}: the shortest time is {durable_min}", self.durable);
+        }
         let usable = usable_bytes(machine);
         let of_day = rate.bytes_per_second().saturating_mul(DAY).max(1);
         let held = |days: u32| u32::try_from(usable / of_day.saturating_mul(days.into())).unwrap_or(u32::MAX);
@@ -267,11 +271,13 @@ mod tests {
     }
 
     #[test]
-    fn a_camera_rate_above_the_disk_is_refused() {
+    fn a_camera_rate_above_the_disk_and_a_time_below_its_rounds_are_refused() {
         let plan = |more: &[&str]| planned(&[&["--disk", "desktop", "--rate", "8.8M"], more].concat());
         let error = plan(&["--camera-rate", "5G"]).expect_err("more than the disk").to_string();
         assert!(error.contains("not one camera of 5.000 Gbit/s"), "{error}");
         assert!(plan(&["--cameras", "4"]).is_err(), "of no rate");
+        let error = plan(&["--camera-rate", "4M", "--durable", "1s"]).expect_err("a server refuses it").to_string();
+        assert!(error.contains("within 1.000 s: the shortest time is 3.000 s"), "{error}");
         let few = rows("--disk desktop --rate 8.8M --camera-rate 4M --recording-memory 64MiB --simulate 0").remove(0);
         assert_eq!(few["cameras_limited_by"], "memory of recordings", "{few}");
     }

@@ -30,6 +30,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use dataplane::PlaneConfig;
 use ipnet::IpNet;
 use kernel::EngineChoice;
 use service::budgets::{BudgetLimits, BudgetScope};
@@ -514,9 +515,9 @@ fn take_origins(settings: &mut Settings) -> Vec<String> {
 }
 
 impl ScheduleConfig {
-    /// No recording is durable sooner: a block is gathered in a round and written in two.
+    /// No recording is durable sooner.
     pub(crate) fn recording_durable_min(&self) -> Nanos {
-        self.round.max(self.tick.saturating_mul(dataplane::FLASH_ROUND_TICKS)).saturating_mul(3)
+        PlaneConfig { tick: self.tick, round: self.round, ..PlaneConfig::default() }.recording_durable_min()
     }
 
     fn take(settings: &mut Settings) -> Self {
