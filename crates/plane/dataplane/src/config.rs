@@ -1,6 +1,6 @@
 //! The settings of a data plane.
 
-use schedule::admission::disk_table::WRITE_ROUNDS;
+use schedule::admission::rounds::WRITE_ROUNDS;
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
