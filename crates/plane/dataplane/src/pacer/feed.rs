@@ -157,7 +157,9 @@ impl Pacer {
         let sharing = if bytes < LENT_BYTES_MIN { Sharing::Single } else { sharing };
         self.on_time(slot, context, now);
         let stream = &mut self.streams[slot as usize];
-        let (is_rest, is_end) = (stream.budget <= bytes, stream.send.payload + bytes >= stream.payload);
+        // The second piece may be left out.
+        let sure = u64::from(memory.length);
+        let (is_rest, is_end) = (stream.budget <= sure, stream.send.payload + sure >= stream.payload);
         let is_awaited = !stream.is_guaranteed || kind == SendKind::Literal || !is_rest || is_end;
         stream.in_flight = Some(InFlight { kind, bytes, since: now });
         let token = RequestKind::Send { slot, generation: stream.generation }.token();
