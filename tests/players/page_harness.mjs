@@ -7,6 +7,7 @@ import { connect, createServer } from "node:net";
 import { basename, join, resolve } from "node:path";
 import { Transform } from "node:stream";
 import puppeteer from "puppeteer-core";
+import { until as lookUntil } from "./wait.mjs";
 
 export const program = resolve(process.env["ISOCAST_BIN"] ?? new URL("../../target/debug/isocast", import.meta.url).pathname);
 export const PHONE = { width: 390, height: 740, hasTouch: true, isMobile: true };
@@ -139,14 +140,12 @@ export async function chooseFolder(kind, field, folder) {
   return field.uploadFile(...readdirSync(folder).map((name) => join(folder, name)));
 }
 
-/** Looks until `look` finds something; `page` is quoted where it does not. */
+/** Looks until `look` finds something, also while a navigation destroys what it looks at; `page` is quoted where it does not. */
 export async function until(what, look, page = undefined) {
-  const end = Date.now() + PATIENCE_MS;
-  for (;;) {
-    const last = await look();
-    if (last) return last;
-    assert.ok(Date.now() < end, `waited in vain for ${what}; on the page: ${await page?.evaluate(() => document.body.innerText).catch(() => "")}`);
-    await new Promise((done) => setTimeout(done, 50));
+  try {
+    return await lookUntil(what, look, PATIENCE_MS);
+  } catch (error) {
+    assert.fail(`${error.message}; on the page: ${await page?.evaluate(() => document.body.innerText).catch(() => "")}`);
   }
 }
 
