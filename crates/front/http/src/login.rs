@@ -149,14 +149,11 @@ fn without_password(exchange: &Exchange) -> Option<Principal> {
 
 /// The account whose right password a request carries that needs none. With a wrong one it stays a request without login.
 async fn with_password(exchange: &Exchange, first: &Principal) -> Option<Principal> {
-    match (first, credentials(exchange)?) {
-        (Principal::Local | Principal::Remote(_), Credentials::Password(name, password))
-            if takes_passwords(exchange) =>
-        {
-            exchange.shared.service.login(&name, &password, exchange.peer.ip()).await.ok()
-        }
-        _ => None,
+    if !matches!(first, Principal::Local | Principal::Remote(_)) || !takes_passwords(exchange) {
+        return None;
     }
+    let Credentials::Password(name, password) = credentials(exchange)? else { return None };
+    exchange.shared.service.login(&name, &password, exchange.peer.ip()).await.ok()
 }
 
 /// The account that the credentials prove; none: the login of a browser that has ended. Its name goes to the access log.

@@ -670,8 +670,8 @@ impl MediaService {
         self.config().links_of(local).into
     }
 
-    /// One step of the clock: stops streams that lost their right, expires reservations, snapshots and contents held for too long, and logs disks that fail and lines that
-    /// were left out.
+    /// One step of the clock: stops streams that lost their right, expires reservations, snapshots and contents held for too long, and logs
+    /// disks that fail and lines that were left out.
     fn every_second(&self, machine: Option<MachineSample>) {
         self.stop_unpermitted();
         self.sessions.expire();

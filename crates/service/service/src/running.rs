@@ -182,8 +182,9 @@ impl RunningStreams {
 impl RunningStream {
     /// Asks the plane for its end; false if the plane's queue is full.
     fn stop(&mut self, stream: StreamId, plane: &PlaneClient) -> bool {
-        self.stopped |= plane.stop(stream);
-        self.stopped
+        let asked = plane.stop(stream);
+        self.stopped |= asked;
+        asked
     }
 
     /// True if it counts among the streams of a budget: an upload is no stream.
