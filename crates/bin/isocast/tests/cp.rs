@@ -105,7 +105,7 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
     let up = cp(&["--json", text(&from), &url("again")]);
     let up: Value = serde_json::from_slice(&up.stdout).expect("JSON");
     assert_eq!((&up["files"], &up["hidden"], &up["failed"]), (&5.into(), &1.into(), &2.into()), "{up}");
-    // Between folders a name is what it is; a link to a folder is passed over.
+    // Between folders names stay as they are; a link to a folder is passed over.
     let to = scratch.path().join("to");
     let done = figures(&[text(&from), text(&to)]);
     assert_eq!((&done["files"], &done["passed_over"], &done["failed"]), (&7.into(), &1.into(), &0.into()), "{done}");
@@ -159,7 +159,7 @@ fn the_rate_is_kept() {
     assert!(fs::read(&to).expect("there") == pattern(1_500_000));
 }
 
-/// Of what no machine copies in that time, the rate that was reached is said.
+/// A copy that no machine makes in its time reports the rate that it reached.
 #[test]
 fn a_copy_below_its_rate_is_reported() {
     let scratch = tempfile::tempdir().expect("a folder");
@@ -304,7 +304,7 @@ fn a_server_that_speaks_tls_is_written_and_read() {
     assert!(fs::read(&back).expect("there") == pattern(3_000_000));
 }
 
-/// What a running server serves is read and written through it by its path, too.
+/// A path below a served folder is read and written through the running server.
 #[test]
 fn a_copy_continues_when_its_source_is_started_again() {
     let scratch = tempfile::tempdir().expect("a folder");
@@ -363,7 +363,7 @@ fn served_paths_go_through_their_server() {
     let url = format!("http://{}", server.address);
     let copied = |from: &Path, to: &Path| figures(&["--url", &url, "--verify", text(from), text(to)]);
 
-    // Through a link, too; what the server does not show is read directly.
+    // Through a link, too; files that the server does not show are read directly.
     std::os::unix::fs::symlink(&root, scratch.path().join("link")).expect("made");
     let done = copied(&scratch.path().join("link/series"), &here.join("series"));
     assert_eq!(done["files"], 2, "{done}");

@@ -42,7 +42,7 @@ struct AuthorityState {
     orders: usize,
     /// Its certificates began so long ago.
     age: Duration,
-    /// It refuses what it sees.
+    /// It refuses every proof.
     refuses: bool,
     /// State of the order and of its only name.
     status: (&'static str, &'static str),

@@ -1,4 +1,4 @@
-//! Players of segments that ask for what is not there, for everything at once, or under the name of others: the rate of others holds,
+//! Players of segments that ask for missing files, for everything at once, or under the name of others: the rate of others holds,
 //! and memory and streams stay bounded.
 
 use std::fs::{self, OpenOptions};
@@ -9,10 +9,10 @@ use std::thread;
 use crate::common::client::{Answer, Client, pattern};
 use crate::common::server::{Server, Setup};
 
-/// More than what may be sound beside pictures.
+/// More than a segment of sound beside pictures.
 const SEGMENT_BYTES: usize = 1_200_000;
 const SEGMENTS: usize = 10;
-/// What a server may take to serve a player's playlists.
+/// Longest time in which a server may serve a player's playlists.
 const PLAYLIST_MEMORY: u64 = 64 << 20;
 
 /// A server with a film in segments, on a link with room for three viewers.

@@ -54,7 +54,7 @@ pub(crate) fn patch(server: &Server, upload: &str, from: usize, bytes: &[u8]) ->
     one(server, "PATCH", upload, &format!("{OFFSET_BYTES}Upload-Offset: {from}\r\n"), bytes)
 }
 
-/// Sends a part of what it announces, and breaks off.
+/// Sends a part of the announced bytes, and breaks off.
 pub(crate) fn cut(server: &Server, upload: &str, from: usize, bytes: &[u8], announced: usize) -> Client {
     let mut client = server.connect();
     client.send(format!(
@@ -151,7 +151,7 @@ fn an_upload_continues_after_cuts_kills_and_restarts() {
 
 #[test]
 fn the_first_answer_after_a_kill_counts_the_bytes_that_the_kill_left() {
-    // A volume records what its disks have flushed, which no figure shows.
+    // A volume records the bytes that its disks have flushed, which no figure shows.
     const ATTEMPTS: usize = 5;
     const FOLDERS: usize = 3_000;
     on_both(|place, start| {
@@ -493,7 +493,7 @@ fn parts_that_go_and_contents_that_are_replaced_give_the_room_of_their_budget_ba
     until("the parts in the budget", || if stored() == 700_000 { Ok(()) } else { Err(stored().to_string()) });
     let second = create(&server, "other.ts", 400_000);
     assert_eq!(patch(&server, &second, 0, &pattern(400_000)).status, 507, "beyond it");
-    // What came of it before is kept.
+    // The bytes that came before are kept.
     let came = offset(&server, &second);
     let becomes = |bytes: usize| {
         until("the sum", || if stored() == bytes as u64 { Ok(()) } else { Err(stored().to_string()) });

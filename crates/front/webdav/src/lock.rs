@@ -172,7 +172,7 @@ impl LockTable {
         self.retain(|lock| !is_below(&lock.root, path));
     }
 
-    /// The locks that cover `path`: its own, and those of folders above it that cover what is below them.
+    /// The locks that cover `path`: its own, and those of folders above it with infinite depth.
     pub fn covering<'a, 'p>(&'a self, path: &'p str) -> impl Iterator<Item = &'a DavLock> + use<'a, 'p> {
         let own = self.by_root.get(path).into_iter().flatten();
         let above = parents(path).filter_map(|above| self.by_root.get(above)).flatten();

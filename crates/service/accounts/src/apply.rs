@@ -95,7 +95,7 @@ impl Database {
         })
     }
 
-    /// Notes that tokens were used, and ends what has expired: a clock that is set back brings nothing back.
+    /// Notes the uses of tokens, and ends expired tokens and links: a clock that is set back brings none back.
     ///
     /// # Errors
     /// Nothing was changed.

@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 1024;
 const TOGETHER_MAX: usize = 256;
 /// Period of the look for changes that were not announced.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Period in which uses of tokens are written, and what expired is ended.
+/// Period in which uses of tokens are written, and expired tokens and links end.
 const CARE_PERIOD: Duration = Duration::from_secs(60);
 /// Longest wait of a command for the server.
 const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ enum KeeperOrder {
     Work(Box<dyn FnOnce(&Database) + Send>),
     /// Another program changed the database; the sender is dropped when that is in force.
     Look(SyncSender<()>),
-    /// The server stops; the sender is dropped when uses of tokens and ends of what has expired are written.
+    /// The server stops; the sender is dropped when uses of tokens and ends of expired ones are written.
     Care(SyncSender<()>),
 }
 
@@ -112,7 +112,7 @@ impl Keeper {
         Ok(Arc::new(Self { orders, used, accounts: Arc::clone(accounts), socket, ear }))
     }
 
-    /// Passes lines of commands to `ear` from now on, which may object to what is about to be made. Has no effect the second time.
+    /// Passes lines of commands to `ear` from now on, which may object to a change before it is made. Has no effect the second time.
     pub fn hear(&self, ear: impl Fn(CommandNotice<'_>) -> Option<String> + Send + Sync + 'static) {
         let _ = self.ear.set(Box::new(ear));
     }

@@ -87,7 +87,7 @@ impl ServeArgs {
         }
     }
 
-    /// Puts the flags over what the file and the environment said.
+    /// Puts the flags over the settings of the file and the environment.
     pub(super) fn add_to(&self, settings: &mut Settings) {
         for (key, value) in &self.set {
             settings.add_flag("--set", key, value.clone());

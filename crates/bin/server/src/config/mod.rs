@@ -296,7 +296,7 @@ impl Config {
         if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
     }
 
-    /// The same as [`Self::load`], with `text` in the place of what a file has.
+    /// The same as [`Self::load`], with `text` in the place of a file's.
     ///
     /// # Errors
     /// All problems at once.

@@ -30,7 +30,7 @@ pub(super) fn own_url(mut listen: SocketAddr) -> String {
     format!("http://{listen}")
 }
 
-/// Asks the server at `url` by each rule, and prints what would go to `out`.
+/// Queries the server at `url` by each rule, and prints the contents that would be removed to `out`.
 ///
 /// # Errors
 /// The server does not answer, or refuses; one rule would fail.

@@ -14,7 +14,7 @@ use super::settings::Settings;
 use super::toml_text::{list as strings, quoted, span};
 use super::values::{parse_address, parse_choice, span_up_to, stays_private};
 
-/// Longest time for which browsers may be told to use TLS only: two years, as their lists of such hosts want it.
+/// Longest time for which browsers shall use TLS only: two years, as their lists of such hosts want it.
 const HSTS_MAX: Nanos = Nanos::from_secs(2 * 365 * 24 * 3600);
 
 /// HTTP over TLS.
@@ -30,7 +30,7 @@ pub(crate) struct TlsConfig {
     pub(crate) authority: Option<AuthorityConfig>,
     /// Requests that come without TLS are sent to its address.
     pub(crate) redirect: bool,
-    /// Time for which browsers are told to use TLS only.
+    /// Time for which browsers shall use TLS only (RFC 6797, `max-age`).
     pub(crate) hsts: Nanos,
 }
 

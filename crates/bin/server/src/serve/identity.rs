@@ -1,6 +1,6 @@
 //! The provider of identities, as the configuration names it: requests to it, and random bytes.
 //!
-//! Not here: what it proves (`openid`).
+//! Not here: the proof (`openid`).
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ pub(super) struct DiskPlace<'a> {
 }
 
 impl StoreLayout {
-    /// Opens folders and volumes, and finds the disks that they lie on. `state` keeps what a start must know of the volumes' disks.
+    /// Opens folders and volumes, and finds the disks that they lie on. `state` keeps the facts of the volumes' disks that a start needs.
     ///
     /// # Errors
     /// A folder or a volume cannot be opened; a disk has two users that would not see each other's reads; there are

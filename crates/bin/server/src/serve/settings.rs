@@ -1,7 +1,7 @@
 //! Settings, as the API shows and changes them.
 //!
 //! A change is checked as a whole configuration first, then written into the file in which its keys stand (else the one that was named),
-//! and then read again as by SIGHUP. Promise: what is refused changes neither the file nor what is in force. Not here: the text of the file
+//! and then read again as by SIGHUP. Promise: a refused change leaves the file and the settings in force as they were. Not here: the text of the file
 //! (`config::edit`), putting settings in force.
 
 use std::collections::BTreeSet;
