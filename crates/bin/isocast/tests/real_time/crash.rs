@@ -156,6 +156,12 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance) ->
         name.open = Some(Some(content));
         let expected = if name.acknowledged.is_none() { 201 } else { 204 };
         let answer = upload.run(&mut connection, &mut sent)?.expect("all was sent");
+        if records && answer.status == 409 {
+            // A busy server still holds the name for a recording of this uploader that broke off. It stores nothing.
+            name.open = None;
+            connection = Client::try_to(round.address)?;
+            continue;
+        }
         let before = name.acknowledged;
         settle(round, name, &answer, expected)?;
         if early {
