@@ -31,7 +31,7 @@ pub(crate) async fn watch(service: Weak<MediaService>, state: PathBuf) {
         let Some(service) = service.upgrade() else { return };
         let now = SystemTime::now();
         let look = watch.look(&AlarmSources::read(&service, &Permit::of_server()), unix_seconds(now));
-        service.show_forecasts(look.forecasts);
+        service.operations.show_forecasts(look.forecasts);
         look.news.iter().for_each(|forecast| service.events.tell(events::full_soon(forecast, now)));
         if look.has_new {
             keep(&path, &watch.history, "how full disks were");

@@ -13,14 +13,16 @@ use service::contents::ContentPath;
 use service::delivery::Client;
 use service::logins::TOKEN_PREFIX;
 use service::operations::Requester;
-use service::requests::RequestRecord;
+use service::requests::{FrontRequests, RequestRecord};
 
 use crate::control::FtpReply;
 use crate::problem;
+use crate::shared::FtpShared;
 
 /// The client of a control connection.
 pub(crate) struct FtpClient {
     pub(crate) service: Arc<MediaService>,
+    requests: Arc<FrontRequests>,
     /// The two ends of its connection.
     pub(crate) ends: Client,
     /// The other end of its connections: the client, or the proxy that it comes by.
@@ -31,8 +33,9 @@ pub(crate) struct FtpClient {
 
 impl FtpClient {
     /// Without a login.
-    pub(crate) fn new(service: Arc<MediaService>, ends: Client, socket_peer: IpAddr) -> Self {
-        let mut client = Self { service, ends, socket_peer, principal: Principal::Local, user: None };
+    pub(crate) fn new(shared: &FtpShared, ends: Client, socket_peer: IpAddr) -> Self {
+        let (service, requests) = (Arc::clone(&shared.service), Arc::clone(&shared.requests));
+        let mut client = Self { service, requests, ends, socket_peer, principal: Principal::Local, user: None };
         if !client.is_here() || !ends.local.is_loopback() {
             client.principal = Principal::Remote("are accepted from this machine only, and through no proxy");
         }
@@ -63,9 +66,9 @@ impl FtpClient {
             });
         }
         let principal = if password.starts_with(TOKEN_PREFIX) {
-            self.service.login_by_token(password).map_err(|error| refused(error.to_string()))?
+            self.service.credentials.by_token(password).map_err(|error| refused(error.to_string()))?
         } else if takes_passwords {
-            let login = self.service.login(name, password, self.ends.address).await;
+            let login = self.service.credentials.by_password(name, password, self.ends.address).await;
             login.map_err(|error| wrong(error.to_string()))?
         } else {
             let reason = "passwords are taken over TLS (AUTH TLS), or from this machine; `access.plain_passwords = true` \
@@ -85,10 +88,10 @@ impl FtpClient {
 
     /// Counts a finished command and writes its line of the access log: its code, and the bytes of its data connection.
     pub(crate) fn note(&self, request: String, ended: (u16, u64)) {
-        let (requests, none) = (&self.service.requests, || "-".to_owned());
+        let none = || "-".to_owned();
         let (peer, user) = (self.ends.address, self.user.clone());
         let record = || RequestRecord { peer, user, request, referer: none(), agent: none() };
-        requests.note(&requests.ftp, ended, record);
+        self.service.requests.note(&self.requests, ended, record);
     }
 
     /// A permit for the right `R` over `path`, for `command`.

@@ -66,7 +66,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> FtpReply {
         IngestError::NoRoom(_) | IngestError::Busy | IngestError::ClientBusy(_) | IngestError::Stopping => 450,
         IngestError::NameTaken | IngestError::Superseded | IngestError::Budget(_) => 450,
         IngestError::RightTaken => 550,
-        IngestError::Names(_) | IngestError::Durable(_) | IngestError::Stage(_) => 553,
+        IngestError::Names(_) | IngestError::Durable(_) | IngestError::Stage(_) | IngestError::PresentByLink => 553,
     };
     FtpReply::new(code, error.to_string())
 }

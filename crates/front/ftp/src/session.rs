@@ -113,12 +113,11 @@ enum FtpAnswer {
 
 impl FtpSession {
     fn new(shared: &Arc<FtpShared>, (ends, socket_peer): (Client, IpAddr), peer: SocketAddr, is_sealed: bool) -> Self {
-        let service = Arc::clone(&shared.service);
         // No other client can guess it.
-        let viewer = format!("ftp {:016x}", service.hash(("ftp", peer, shared.next_number())));
+        let viewer = format!("ftp {:016x}", shared.service.hash(("ftp", peer, shared.next_number())));
         Self {
             shared: Arc::clone(shared),
-            client: FtpClient::new(service, ends, socket_peer),
+            client: FtpClient::new(shared, ends, socket_peer),
             viewer,
             is_sealed,
             login: LoginState::None { wrong: 0 },

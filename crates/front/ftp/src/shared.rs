@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use proxy::TrustedProxies;
 use service::MediaService;
+use service::requests::FrontRequests;
 use tls::Acceptor;
 use tokio::sync::watch;
 
@@ -44,6 +45,7 @@ pub struct FtpSettings {
 /// State that all control connections share.
 pub(crate) struct FtpShared {
     pub(crate) service: Arc<MediaService>,
+    pub(crate) requests: Arc<FrontRequests>,
     pub(crate) acceptor: Option<Acceptor>,
     draining: watch::Receiver<bool>,
     settings: RwLock<Arc<FtpSettings>>,
@@ -52,8 +54,10 @@ pub(crate) struct FtpShared {
 
 impl FtpShared {
     pub(crate) fn new(settings: FtpSettings, service: Arc<MediaService>, acceptor: Option<Acceptor>) -> Self {
+        let help = "FTP's commands about contents, folders and users, by class of reply.";
+        let requests = service.requests.begin("ftp_commands_total", help);
         let (draining, settings) = (service.draining(), RwLock::new(Arc::new(settings)));
-        Self { service, acceptor, draining, settings, numbers: AtomicU64::new(0) }
+        Self { service, requests, acceptor, draining, settings, numbers: AtomicU64::new(0) }
     }
 
     pub(crate) fn settings(&self) -> Arc<FtpSettings> {

@@ -9,12 +9,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use content::Segment;
 use service::access::{Permit, ToRead, ToWrite};
-use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Want};
+use service::contents::{ContentPath, NameKind, Precondition, Want};
 use service::ingest::{self, IngestRequest, Writer};
 use service::namespace;
 use service::pipeline::{Pipe, Stages};
 use service::rate::{RateTerms, RequestedRate};
-use service::reads::{self, ContentRead, ReadPurpose};
+use service::reads::{self, ContentRead};
 use service::session::{ContentPart, Viewer};
 use tls::Acceptor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -93,17 +93,10 @@ async fn open(
     let length = end.unwrap_or(opened.entry.size).checked_sub(offset);
     let length = length.ok_or_else(|| FtpReply::new(554, "the content ends before the byte that REST names"))?;
     let body = if length == 0 { Vec::new() } else { vec![Segment::Range { offset, length }] };
-    let read = ContentRead {
-        opened,
-        body,
-        part: if offset == 0 { ContentPart::Download } else { ContentPart::Elsewhere },
-        purpose: ReadPurpose::Plays,
-        terms: RateTerms { rate, burst: None, ceiling: None },
-        viewer: Viewer::named(viewer.to_owned(), &charged),
-        charged,
-        client: client.ends,
-        stages: Stages::default(),
-    };
+    let part = if offset == 0 { ContentPart::Download } else { ContentPart::Elsewhere };
+    let terms = RateTerms { rate, burst: None, ceiling: None };
+    let viewer = Viewer::named(viewer.to_owned(), &charged);
+    let read = ContentRead { part, terms, ..ContentRead::bulk(opened, body, (viewer, charged), client.ends) };
     reads::open_pipe(&client.service, read).await.map_err(|error| problem::of_delivery(&error))
 }
 
@@ -143,16 +136,7 @@ pub(crate) async fn store(
     let permit: Permit<ToWrite> = client.permit(command, path)?;
     namespace::check_parent(&client.service, path).await.map_err(|error| problem::of_namespace(&error))?;
     let (kept, precondition) = kept(client, path, from, viewer).await?;
-    let request = IngestRequest {
-        length: None,
-        precondition,
-        rate: None,
-        durable: None,
-        on_break: OnBreak::Discard,
-        every: None,
-        modified: None,
-        client: client.ends,
-    };
+    let request = IngestRequest { precondition, ..IngestRequest::upload(None, client.ends) };
     let writer = ingest::begin(&client.service, &permit, request, Stages::default()).await;
     Ok(DataTransfer::Upload(Box::new(writer.map_err(|error| problem::of_ingest(&error))?), kept.map(Box::new)))
 }

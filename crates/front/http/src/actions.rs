@@ -28,9 +28,9 @@ pub(crate) async fn perform(exchange: &Exchange, found: &FoundCall) -> Result<Re
     let (service, by, name) = (&exchange.shared.service, exchange.peer.ip(), found.name(0));
     match found.route.call {
         Call::StopStream => stop_stream(exchange, name, &permit)?,
-        Call::RunJob => service.run_job(name, by, &permit).map_err(|error| problem::of_job(&error))?,
-        Call::StopJob => service.stop_job(name, by, &permit).map_err(|error| problem::of_job(&error))?,
-        Call::TestWebhook if service.test_webhook(name, &permit) => {}
+        Call::RunJob => service.operations.run_job(name, by, &permit).map_err(|error| problem::of_job(&error))?,
+        Call::StopJob => service.operations.stop_job(name, by, &permit).map_err(|error| problem::of_job(&error))?,
+        Call::TestWebhook if service.operations.test_webhook(name, &permit) => {}
         Call::TestWebhook => return Err(Reply::problem(StatusCode::NOT_FOUND, "there is no webhook of this name")),
         _ => begin_upkeep(exchange, permit, found).await?,
     }

@@ -16,10 +16,8 @@ use http_types::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use service::access::{Permit, ToRead};
 use service::contents::{ContentPath, Entry, NameKind, Want};
 use service::events;
-use service::pipeline::Stages;
-use service::rate::{RateTerms, RequestedRate};
-use service::reads::{self, ContentRead, ReadPurpose};
-use service::session::{ContentPart, Viewer};
+use service::reads::{self, ContentRead};
+use service::session::Viewer;
 
 use crate::content::attachment;
 use crate::exchange::Exchange;
@@ -167,17 +165,9 @@ async fn send_content(
         return Err("it changed meanwhile".into());
     }
     let charged = service.charged(&member.permit, exchange.client());
-    let read = ContentRead {
-        opened,
-        body: vec![Segment::Range { offset: 0, length }],
-        part: ContentPart::Download,
-        purpose: ReadPurpose::Plays,
-        terms: RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None },
-        viewer: Viewer::named(viewer.to_owned(), &charged),
-        charged,
-        client: exchange.client(),
-        stages: Stages::default(),
-    };
+    let viewer = Viewer::named(viewer.to_owned(), &charged);
+    let body = vec![Segment::Range { offset: 0, length }];
+    let read = ContentRead::bulk(opened, body, (viewer, charged), exchange.client());
     let mut pipe = reads::open_pipe(service, read).await?;
     while let Some(piece) = pipe.next().await? {
         sum.update(&piece);

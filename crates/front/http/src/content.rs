@@ -131,7 +131,8 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         Err(StoreError::NotADirectory) => return Err(problem::of_store(&StoreError::NotFound)),
         Err(error) => return Err(problem::of_store(&error)),
     };
-    let name = opened.path();
+    let name = path.joined();
+    let name = name.as_str();
     let stages = Stages(playlist::stage(name, head.query.as_deref()).into_iter().collect());
     let now = SystemTime::now();
     let boundary = || format!("{:016x}{:016x}", service.hash((name, now)), service.hash((now, name, 1)));

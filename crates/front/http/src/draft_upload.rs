@@ -4,7 +4,7 @@
 //! ordinary PUT. Over HTTP/2 no 104 can be sent, so that a client sends such an upload again from its beginning. A PUT of a part of a content
 //! is never an ordinary one. Not here: the uploads (`service::resumable`), tus (`tus`).
 
-use http_types::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, LOCATION};
+use http_types::header::{CONTENT_TYPE, HOST, HeaderName, LOCATION};
 use http_types::{Method, StatusCode};
 use service::access::{Permit, ToWrite};
 use service::contents::{ContentPath, Precondition};
@@ -131,7 +131,7 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> R
         Method::DELETE => remove(exchange).await,
         _ => Err(problem::not_allowed("POST, HEAD, PATCH, DELETE")),
     };
-    answered.map_or_else(|refusal| refusal, |reply| reply.field(CACHE_CONTROL, "no-store"))
+    answered.unwrap_or_else(|refusal| refusal).uncached()
 }
 
 async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {

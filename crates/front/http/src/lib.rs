@@ -37,6 +37,7 @@ mod problem;
 mod rate_request;
 mod removals;
 mod rest;
+mod route_table;
 mod router;
 mod routes;
 mod server;

@@ -109,7 +109,7 @@ async fn uncounted<R: RightKind>(
     let peer = exchange.peer.ip();
     let with_judgement = |principal: Principal| (judge(&principal), principal);
     let (judgement, first) = match share::text(&exchange.head)? {
-        Some(text) => with_judgement(service.login_by_link(&text, peer).map_err(|error| {
+        Some(text) => with_judgement(service.credentials.by_link(&text, peer).map_err(|error| {
             exchange.tell_refused(None, &error.to_string());
             problem::of_link(&error)
         })?),
@@ -141,8 +141,8 @@ async fn uncounted<R: RightKind>(
 fn without_password(exchange: &Exchange) -> Option<Principal> {
     let service = &exchange.shared.service;
     match credentials(exchange)? {
-        Credentials::Token(text) => service.login_by_token(&text).ok(),
-        Credentials::Browser(text) => service.login_by_browser(&text).ok().map(|(_, principal)| principal),
+        Credentials::Token(text) => service.credentials.by_token(&text).ok(),
+        Credentials::Browser(text) => service.credentials.by_browser(&text).ok().map(|(_, principal)| principal),
         Credentials::Password(..) => None,
     }
 }
@@ -153,7 +153,7 @@ async fn with_password(exchange: &Exchange, first: &Principal) -> Option<Princip
         return None;
     }
     let Credentials::Password(name, password) = credentials(exchange)? else { return None };
-    exchange.shared.service.login(&name, &password, exchange.peer.ip()).await.ok()
+    exchange.shared.service.credentials.by_password(&name, &password, exchange.peer.ip()).await.ok()
 }
 
 /// The account that the credentials prove; none: the login of a browser that has ended. Its name goes to the access log.
@@ -163,17 +163,17 @@ async fn with_password(exchange: &Exchange, first: &Principal) -> Option<Princip
 async fn proven(exchange: &Exchange, credentials: Credentials) -> Result<Option<Principal>, Reply> {
     let service = &exchange.shared.service;
     let principal = match credentials {
-        Credentials::Token(text) => service.login_by_token(&text).map_err(|error| {
+        Credentials::Token(text) => service.credentials.by_token(&text).map_err(|error| {
             exchange.tell_refused(None, &error.to_string());
             problem::of_token(&error)
         })?,
-        Credentials::Browser(text) => match service.login_by_browser(&text) {
+        Credentials::Browser(text) => match service.credentials.by_browser(&text) {
             Ok((_, principal)) => principal,
             Err(_) => return Ok(None),
         },
         Credentials::Password(..) if !takes_passwords(exchange) => return Err(password_refused(exchange)),
         Credentials::Password(name, password) => {
-            let login = service.login(&name, &password, exchange.peer.ip()).await;
+            let login = service.credentials.by_password(&name, &password, exchange.peer.ip()).await;
             login.map_err(|error| problem::of_login(error, challenges_passwords(exchange)))?
         }
     };

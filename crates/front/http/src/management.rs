@@ -6,7 +6,6 @@ use std::time::SystemTime;
 
 use api::{Alarm, AlarmSeverity};
 use http_types::StatusCode;
-use http_types::header::CACHE_CONTROL;
 use service::access::{Permit, ToObserve};
 use service::alarms::{alarms, quotas};
 use service::budget_use::budgets;
@@ -35,7 +34,7 @@ pub(crate) async fn answer(exchange: &Exchange, path: &str) -> Option<Reply> {
         .unwrap_or_else(|reply| reply),
         _ => return None,
     };
-    Some(reply.field(CACHE_CONTROL, "no-store"))
+    Some(reply.uncached())
 }
 
 /// Answers a call for figures.
@@ -57,14 +56,14 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         Call::History => Reply::json(&figures::history(service, seconds, SystemTime::now(), permit)),
         Call::Live => live::now(service, permit),
         Call::Disks => Reply::json(&figures::disks(service, permit)),
-        Call::Jobs => Reply::json(&service.jobs(permit)),
+        Call::Jobs => Reply::json(&service.operations.jobs(permit)),
         Call::Volumes => Reply::json(&figures::volumes(service, permit)),
         Call::Alarms => Reply::json(&alarms(service, permit)),
         Call::Quotas => Reply::json(&quotas(service, permit)),
         Call::Uploads => Reply::json(&exchange.shared.uploads.list(permit)),
-        Call::Forecasts => Reply::json(&service.forecasts(permit)),
-        Call::Webhooks => Reply::json(&service.webhooks(permit)),
-        Call::Certificates => Reply::json(&service.certificates(permit)),
+        Call::Forecasts => Reply::json(&service.operations.forecasts(permit)),
+        Call::Webhooks => Reply::json(&service.operations.webhooks(permit)),
+        Call::Certificates => Reply::json(&service.operations.certificates(permit)),
         Call::Events => follow::latest(service.latest_events(permit), permit),
         _ => Reply::json(&figures::system(service, permit)),
     })

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use api::{
     Alarm, AlarmSeverity, Disk, DiskFailure, Forecast, JobStatus, LinkDirection, LinkStatus, Phases, QuotaStatus,
-    System, VOLUME_DISK_STATES, VolumeStatus, WebhookStatus,
+    ScrubStatus, System, VOLUME_DISK_STATES, VolumeStatus, WebhookStatus,
 };
 use service::MediaService;
 use service::access::{Permit, ToObserve};
@@ -34,6 +34,14 @@ impl Exposition {
         let _ = writeln!(self.0, "isocast_{name}{braces} {value}");
     }
 
+    /// A family, with the labels and value of each of its samples.
+    fn each<V: Display>(&mut self, name: &str, kind: &str, help: &str, samples: impl IntoIterator<Item = (String, V)>) {
+        self.family(name, kind, help);
+        for (labels, value) in samples {
+            self.sample(name, &labels, value);
+        }
+    }
+
     fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.sample(name, "", value);
@@ -45,10 +53,9 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
     let (service, mut page) = (&shared.service, Exposition(String::with_capacity(8192)));
     let system = figures::system(service, permit);
     front_metrics(&mut page, service);
-    log_metrics(
-        &mut page,
-        [("access", service.requests.lines_dropped()), ("events", system.counts.event_lines_dropped)],
-    );
+    let dropped = [("access", service.requests.lines_dropped()), ("events", system.counts.event_lines_dropped)];
+    let help = "Log lines dropped because the writer was behind, or failed.";
+    page.each("log_lines_dropped_total", "counter", help, dropped.map(|(log, count)| (label("log", log), count)));
     service_metrics(&mut page, &system);
     plane_metrics(&mut page, &system);
     place_metrics(&mut page, &system);
@@ -63,31 +70,19 @@ pub(crate) fn metrics(shared: &Shared, permit: &Permit<ToObserve>) -> String {
 
 /// Figures of the front ends.
 fn front_metrics(page: &mut Exposition, service: &MediaService) {
-    let (stats, requests) = (&service.connection_stats, &service.requests);
+    let stats = &service.connection_stats;
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     page.single("connections_total", "counter", "Connections accepted.", read(&stats.accepted));
     let help = "Connections turned away because too many were open.";
     page.single("connections_refused_total", "counter", help, read(&stats.refused));
     let help = "Connections that ended before they were sealed by TLS.";
     page.single("tls_handshakes_failed_total", "counter", help, read(&stats.handshakes_failed));
-    let ftp = "FTP's commands about contents, folders and users, by class of reply.";
-    for (name, help, counts) in [
-        ("http_requests_total", "Requests finished, by class of status.", &requests.http),
-        ("ftp_commands_total", ftp, &requests.ftp),
-    ] {
-        page.family(name, "counter", help);
-        for (class, counter) in (1..).zip(counts) {
-            page.sample(name, &format!("status=\"{class}xx\""), read(counter));
-        }
+    for front in service.requests.fronts() {
+        let classes = (1..).zip(&front.by_class);
+        let samples = classes.map(|(class, counter)| (format!("status=\"{class}xx\""), read(counter)));
+        page.each(front.metric, "counter", front.help, samples);
     }
     page.single("panics_total", "counter", "Requests that a fault of the server ended.", read(&stats.panics));
-}
-
-fn log_metrics(page: &mut Exposition, logs: [(&str, u64); 2]) {
-    page.family("log_lines_dropped_total", "counter", "Log lines dropped because the writer was behind, or failed.");
-    for (log, dropped) in logs {
-        page.sample("log_lines_dropped_total", &format!("log=\"{log}\""), dropped);
-    }
 }
 
 fn service_metrics(page: &mut Exposition, system: &System) {
@@ -112,21 +107,16 @@ fn service_metrics(page: &mut Exposition, system: &System) {
     page.single("recordings_over_rate_total", "counter", help, counts.recordings_over_rate);
     page.single("streams_started_total", "counter", "Deliveries started.", counts.streams_started);
     page.single("streams_refused_total", "counter", "Deliveries and recordings refused.", system.refused);
-    page.family("refusals_total", "counter", "Deliveries and recordings refused, by the resource that was short.");
-    for (resource, count) in &counts.refused {
-        page.sample("refusals_total", &format!("resource=\"{resource}\""), count);
-    }
-    let running = system.running;
-    page.family("running", "gauge", "Streams and recordings under way, as they were begun.");
+    let help = "Deliveries and recordings refused, by the resource that was short.";
+    let refused = counts.refused.iter().map(|(resource, count)| (label("resource", resource), *count));
+    page.each("refusals_total", "counter", help, refused);
+    let (running, class) = (system.running, |(class, count): (&str, u64)| (label("class", class), count));
     let classes =
         [("constant", running.constant), ("best_effort", running.best_effort), ("recording", running.recordings)];
-    for (class, count) in classes {
-        page.sample("running", &format!("class=\"{class}\""), count);
-    }
-    page.family("room", "gauge", "How many more there is room for: streams of 8.8 Mbit/s, or recordings of 4 Mbit/s.");
-    for (class, count) in [("stream", system.more_streams), ("recording", system.more_recordings)] {
-        page.sample("room", &format!("class=\"{class}\""), count);
-    }
+    page.each("running", "gauge", "Streams and recordings under way, as they were begun.", classes.map(class));
+    let help = "How many more there is room for: streams of 8.8 Mbit/s, or recordings of 4 Mbit/s.";
+    let room = [("stream", system.more_streams), ("recording", system.more_recordings)];
+    page.each("room", "gauge", help, room.map(class));
     page.single("uploads", "gauge", "Uploads under way.", system.uploads);
     page.single("upload_bytes_total", "counter", "Bytes received by uploads.", counts.uploaded_bytes);
     page.single("listing_bytes", "gauge", "Memory of listings being read.", system.listing_bytes);
@@ -142,10 +132,9 @@ fn plane_metrics(page: &mut Exposition, system: &System) {
     page.single("lent_bytes_total", "counter", "Bytes lent to sockets instead of copied.", plane.lent_bytes);
     page.single("misses_total", "counter", "Ticks without their bytes ready when due.", system.misses);
     page.single("plane_cpu_seconds_total", "counter", "Processor time of the data plane.", plane.cpu_seconds);
-    page.family("buffer_bytes", "gauge", "The data plane's buffers.");
-    page.sample("buffer_bytes", "state=\"used\"", buffers.used_bytes);
-    page.sample("buffer_bytes", "state=\"promised\"", buffers.promised_bytes);
-    page.sample("buffer_bytes", "state=\"total\"", buffers.total_bytes);
+    let states = [("used", buffers.used_bytes), ("promised", buffers.promised_bytes), ("total", buffers.total_bytes)];
+    let states = states.map(|(state, bytes)| (label("state", state), bytes));
+    page.each("buffer_bytes", "gauge", "The data plane's buffers.", states);
     page.single("buffer_hits_total", "counter", "Pieces found in the buffers instead of read.", plane.buffer_hits);
     page.single("buffer_misses_total", "counter", "Pieces read.", plane.buffer_misses);
     page.family("tick_lateness_seconds", "histogram", "Ticks begun late.");
@@ -154,22 +143,14 @@ fn plane_metrics(page: &mut Exposition, system: &System) {
 
 /// Links and folders.
 fn place_metrics(page: &mut Exposition, system: &System) {
-    page.family("link_capacity_bytes_per_second", "gauge", "Rate that a network interface carries in a direction.");
-    for link in &system.links {
-        page.sample("link_capacity_bytes_per_second", &link_labels(link), link.capacity_bps / 8);
-    }
-    page.family(
-        "link_promised_bytes_per_second",
-        "gauge",
-        "Rate promised to streams that leave, or recordings that arrive, by it.",
-    );
-    for link in &system.links {
-        page.sample("link_promised_bytes_per_second", &link_labels(link), link.promised_bps / 8);
-    }
-    page.family("folder_away", "gauge", "1 while a folder differs from the one at the start, and is not served.");
-    for folder in &system.folders {
-        page.sample("folder_away", &label("folder", &folder.path), u8::from(folder.away));
-    }
+    let links = |value: fn(&LinkStatus) -> u64| system.links.iter().map(move |link| (link_labels(link), value(link)));
+    let help = "Rate that a network interface carries in a direction.";
+    page.each("link_capacity_bytes_per_second", "gauge", help, links(|link| link.capacity_bps / 8));
+    let help = "Rate promised to streams that leave, or recordings that arrive, by it.";
+    page.each("link_promised_bytes_per_second", "gauge", help, links(|link| link.promised_bps / 8));
+    let help = "1 while a folder differs from the one at the start, and is not served.";
+    let away = system.folders.iter().map(|folder| (label("folder", &folder.path), u8::from(folder.away)));
+    page.each("folder_away", "gauge", help, away);
 }
 
 fn link_labels(link: &LinkStatus) -> String {
@@ -178,134 +159,92 @@ fn link_labels(link: &LinkStatus) -> String {
 }
 
 fn disk_metrics(page: &mut Exposition, disks: &[Disk]) {
-    let disks: Vec<_> = disks.iter().map(|disk| (label("disk", &disk.name), disk)).collect();
-    let mut family = |name: &str, kind: &str, help: &str, samples: &dyn Fn(&mut Exposition, &str, &Disk)| {
-        page.family(name, kind, help);
-        disks.iter().for_each(|(label, disk)| samples(page, label, disk));
+    let name = |disk: &Disk| label("disk", &disk.name);
+    let of = |value: fn(&Disk) -> u64| disks.iter().map(move |disk| (name(disk), value(disk)));
+    let shares = |value: fn(&Disk) -> f64| disks.iter().map(move |disk| (name(disk), value(disk)));
+    let classes = |value: fn(&Disk) -> [(&'static str, u64); 2]| {
+        let labelled = move |disk: &Disk, (class, value)| (format!("{},class=\"{class}\"", name(disk)), value);
+        disks.iter().flat_map(move |disk| value(disk).map(|one| labelled(disk, one)))
     };
-    family(
-        "disk_phase_seconds_total",
-        "counter",
-        "Time of a disk in the phases of its rounds.",
-        &|page, label, disk| {
-            let Phases { real_time, best_effort, idle } = disk.phase_seconds;
-            for (phase, seconds) in [("real_time", real_time), ("best_effort", best_effort), ("idle", idle)] {
-                page.sample("disk_phase_seconds_total", &format!("{label},phase=\"{phase}\""), seconds);
-            }
-        },
-    );
-    family("disk_bytes_total", "counter", "Bytes by class.", &|page, label, disk| {
-        page.sample("disk_bytes_total", &format!("{label},class=\"real_time\""), disk.rt_bytes);
-        page.sample("disk_bytes_total", &format!("{label},class=\"best_effort\""), disk.be_bytes);
+    let phases = disks.iter().flat_map(|disk| {
+        let Phases { real_time, best_effort, idle } = disk.phase_seconds;
+        let phases = [("real_time", real_time), ("best_effort", best_effort), ("idle", idle)];
+        phases.map(|(phase, seconds)| (format!("{},phase=\"{phase}\"", name(disk)), seconds))
     });
-    family("disk_queued", "gauge", "Requests waiting by class.", &|page, label, disk| {
-        page.sample("disk_queued", &format!("{label},class=\"real_time\""), disk.rt_queued);
-        page.sample("disk_queued", &format!("{label},class=\"best_effort\""), disk.be_queued);
-    });
-    family("disk_errors_total", "counter", "Reads and writes that failed.", &|page, label, disk| {
-        page.sample("disk_errors_total", label, disk.errors);
-    });
-    family("disk_failing", "gauge", "1 while the disk errs or does not answer.", &|page, label, disk| {
-        page.sample("disk_failing", label, u8::from(disk.failing));
-    });
-    family("disk_hung", "gauge", "1 while the disk does not answer.", &|page, label, disk| {
-        page.sample("disk_hung", label, u8::from(disk.failure == Some(DiskFailure::Hung)));
-    });
-    family("disk_promised_ratio", "gauge", "Share of the disk's time promised to streams.", &|page, label, disk| {
-        page.sample("disk_promised_ratio", label, disk.promised_share);
-    });
-    family("disk_slowdown_ratio", "gauge", "Observed over predicted service time.", &|page, label, disk| {
-        page.sample("disk_slowdown_ratio", label, disk.slowdown);
-    });
-    family(
-        "disk_shed_streams_total",
-        "counter",
-        "Streams ended because the disk became too slow.",
-        &|page, label, disk| {
-            page.sample("disk_shed_streams_total", label, disk.shed_streams);
-        },
-    );
-    family("disk_free_bytes", "gauge", "Bytes free for uploads.", &|page, label, disk| {
-        page.sample("disk_free_bytes", label, disk.free_bytes);
-    });
-    family("block_lateness_seconds", "histogram", "Blocks read after their deadline.", &|page, label, disk| {
-        histogram(page, "block_lateness_seconds", label, &disk.lateness);
-    });
+    page.each("disk_phase_seconds_total", "counter", "Time of a disk in the phases of its rounds.", phases);
+    let bytes = classes(|disk| [("real_time", disk.rt_bytes), ("best_effort", disk.be_bytes)]);
+    page.each("disk_bytes_total", "counter", "Bytes by class.", bytes);
+    let queued = classes(|disk| [("real_time", disk.rt_queued), ("best_effort", disk.be_queued)]);
+    page.each("disk_queued", "gauge", "Requests waiting by class.", queued);
+    page.each("disk_errors_total", "counter", "Reads and writes that failed.", of(|disk| disk.errors));
+    let failing = of(|disk| u64::from(disk.failing));
+    page.each("disk_failing", "gauge", "1 while the disk errs or does not answer.", failing);
+    let hung = of(|disk| u64::from(disk.failure == Some(DiskFailure::Hung)));
+    page.each("disk_hung", "gauge", "1 while the disk does not answer.", hung);
+    let promised = shares(|disk| disk.promised_share);
+    page.each("disk_promised_ratio", "gauge", "Share of the disk's time promised to streams.", promised);
+    let help = "Observed over predicted service time.";
+    page.each("disk_slowdown_ratio", "gauge", help, shares(|disk| disk.slowdown));
+    let help = "Streams ended because the disk became too slow.";
+    page.each("disk_shed_streams_total", "counter", help, of(|disk| disk.shed_streams));
+    page.each("disk_free_bytes", "gauge", "Bytes free for uploads.", of(|disk| disk.free_bytes));
+    page.family("block_lateness_seconds", "histogram", "Blocks read after their deadline.");
+    disks.iter().for_each(|disk| histogram(page, "block_lateness_seconds", &name(disk), &disk.lateness));
 }
 
 /// Volumes and their disks.
 fn volume_metrics(page: &mut Exposition, volumes: &[VolumeStatus]) {
-    let mut family = |name: &str, help: &str, value: &dyn Fn(&VolumeStatus) -> Option<f64>| {
-        page.family(name, "gauge", help);
-        for (volume, value) in volumes.iter().filter_map(|volume| Some((volume, value(volume)?))) {
-            page.sample(name, &label("volume", &volume.name), value);
-        }
+    let name = |volume: &VolumeStatus| label("volume", &volume.name);
+    let all = |value: fn(&VolumeStatus) -> u64| volumes.iter().map(move |volume| (name(volume), value(volume)));
+    let scrubs = |value: fn(&ScrubStatus) -> f64| {
+        volumes.iter().filter_map(move |volume| Some((name(volume), value(volume.last_scrub.as_ref()?))))
     };
-    let count = |number: u64| Some(real(number));
-    family(
-        "volume_degraded",
-        "1 while a disk of the volume is out, missing, read only, failed or being filled.",
-        &|volume| Some(f64::from(u8::from(volume.degraded))),
-    );
-    family("volume_contents", "Contents of the volume.", &|volume| count(volume.contents));
-    family("volume_missing_contents", "Contents with a part on a disk that is not there.", &|volume| {
-        count(volume.missing_contents)
-    });
-    family("volume_damaged_contents", "Contents with a part of which no copy is right.", &|volume| {
-        count(volume.damaged_contents)
-    });
-    family("volume_free_bytes", "Room for contents.", &|volume| count(volume.free_bytes));
-    let scrub = |volume: &VolumeStatus| volume.last_scrub.clone();
-    family("volume_last_scrub_timestamp_seconds", "End of the last scrub, since 1970.", &|volume| {
-        Some(scrub(volume)?.ended)
-    });
-    family("volume_last_scrub_lost_copies", "Copies that the last scrub could not make right.", &|volume| {
-        count(scrub(volume)?.copies_lost)
-    });
+    let help = "1 while a disk of the volume is out, missing, read only, failed or being filled.";
+    page.each("volume_degraded", "gauge", help, all(|volume| u64::from(volume.degraded)));
+    page.each("volume_contents", "gauge", "Contents of the volume.", all(|volume| volume.contents));
+    let help = "Contents with a part on a disk that is not there.";
+    page.each("volume_missing_contents", "gauge", help, all(|volume| volume.missing_contents));
+    let help = "Contents with a part of which no copy is right.";
+    page.each("volume_damaged_contents", "gauge", help, all(|volume| volume.damaged_contents));
+    page.each("volume_free_bytes", "gauge", "Room for contents.", all(|volume| volume.free_bytes));
+    let help = "End of the last scrub, since 1970.";
+    page.each("volume_last_scrub_timestamp_seconds", "gauge", help, scrubs(|scrub| scrub.ended));
+    let help = "Copies that the last scrub could not make right.";
+    page.each("volume_last_scrub_lost_copies", "gauge", help, scrubs(|scrub| real(scrub.copies_lost)));
     let help = "Contents with a copy that the last scrub could not read, for its disk was away.";
-    family("volume_last_scrub_unknown_contents", help, &|volume| count(scrub(volume)?.contents_unknown));
-    let disks = volumes.iter().flat_map(|volume| {
-        let labels = |number: usize| format!("{},disk=\"{number}\"", label("volume", &volume.name));
-        volume.disks.iter().enumerate().map(move |(number, disk)| (labels(number), disk))
-    });
+    page.each("volume_last_scrub_unknown_contents", "gauge", help, scrubs(|scrub| real(scrub.contents_unknown)));
+    let disks =
+        volumes.iter().flat_map(|volume| (0..).zip(&volume.disks).map(move |(number, disk)| (volume, number, disk)));
+    let disks =
+        disks.map(|(volume, number, disk): (_, usize, _)| (format!("{},disk=\"{number}\"", name(volume)), disk));
     let disks: Vec<_> = disks.collect();
-    page.family("volume_disk_state", "gauge", "1 for the state that a disk of a volume has, 0 for the others.");
-    for (labels, disk) in &disks {
-        for state in VOLUME_DISK_STATES {
-            page.sample("volume_disk_state", &format!("{labels},state=\"{state}\""), u8::from(disk.state == state));
-        }
-    }
-    page.family("volume_wrong_copies_total", "counter", "Copies on a disk of a volume that were found wrong.");
-    disks.iter().for_each(|(labels, disk)| page.sample("volume_wrong_copies_total", labels, disk.wrong_copies));
+    let states = disks.iter().flat_map(|(labels, disk)| {
+        VOLUME_DISK_STATES.map(|state| (format!("{labels},state=\"{state}\""), u8::from(disk.state == state)))
+    });
+    let help = "1 for the state that a disk of a volume has, 0 for the others.";
+    page.each("volume_disk_state", "gauge", help, states);
+    let wrong = disks.iter().map(|(labels, disk)| (labels.clone(), disk.wrong_copies));
+    page.each("volume_wrong_copies_total", "counter", "Copies on a disk of a volume that were found wrong.", wrong);
 }
 
 fn alarm_metrics(page: &mut Exposition, alarms: &[Alarm], (quotas, forecasts): (&[QuotaStatus], &[Forecast])) {
-    page.family("alarms", "gauge", "Things that are wrong now: /api/v1/alarms names them.");
-    for (name, severity) in [("serious", AlarmSeverity::Serious), ("advice", AlarmSeverity::Advice)] {
-        let count = alarms.iter().filter(|alarm| alarm.severity == severity).count();
-        page.sample("alarms", &format!("severity=\"{name}\""), count);
-    }
-    page.family("quota_bytes", "gauge", "Bytes in a folder with a quota, stored and coming.");
-    quotas.iter().for_each(|quota| page.sample("quota_bytes", &label("folder", &quota.folder), quota.used_bytes));
-    page.family("quota_limit_bytes", "gauge", "Bytes that the folder may hold.");
-    quotas.iter().for_each(|quota| page.sample("quota_limit_bytes", &label("folder", &quota.folder), quota.max_bytes));
-    let forecast = |forecast: &Forecast| format!("kind=\"{}\",{}", forecast.kind, label("name", &forecast.name));
-    page.family(
-        "full_timestamp_seconds",
-        "gauge",
-        "When a disk, volume or quota is full at its present rate, since 1970.",
-    );
-    for (labels, full) in forecasts.iter().filter_map(|one| Some((forecast(one), one.full?))) {
-        page.sample("full_timestamp_seconds", &labels, full);
-    }
-    page.family(
-        "growth_bytes_per_day",
-        "gauge",
-        "Bytes by which the room of a disk, volume or quota shrinks in a day.",
-    );
-    for (labels, rate) in forecasts.iter().filter_map(|one| Some((forecast(one), one.bytes_per_day?))) {
-        page.sample("growth_bytes_per_day", &labels, rate);
-    }
+    let count = |severity| alarms.iter().filter(|alarm| alarm.severity == severity).count();
+    let severities = [("serious", AlarmSeverity::Serious), ("advice", AlarmSeverity::Advice)];
+    let counts = severities.map(|(name, severity)| (label("severity", name), count(severity)));
+    page.each("alarms", "gauge", "Things that are wrong now: /api/v1/alarms names them.", counts);
+    let quotas =
+        |value: fn(&QuotaStatus) -> u64| quotas.iter().map(move |quota| (label("folder", &quota.folder), value(quota)));
+    let help = "Bytes in a folder with a quota, stored and coming.";
+    page.each("quota_bytes", "gauge", help, quotas(|quota| quota.used_bytes));
+    page.each("quota_limit_bytes", "gauge", "Bytes that the folder may hold.", quotas(|quota| quota.max_bytes));
+    let forecasts = |value: fn(&Forecast) -> Option<f64>| {
+        let labels = |one: &Forecast| format!("kind=\"{}\",{}", one.kind, label("name", &one.name));
+        forecasts.iter().filter_map(move |one| Some((labels(one), value(one)?)))
+    };
+    let help = "When a disk, volume or quota is full at its present rate, since 1970.";
+    page.each("full_timestamp_seconds", "gauge", help, forecasts(|one| one.full));
+    let help = "Bytes by which the room of a disk, volume or quota shrinks in a day.";
+    page.each("growth_bytes_per_day", "gauge", help, forecasts(|one| one.bytes_per_day));
 }
 
 /// By the names that Prometheus has for its own.
@@ -319,48 +258,35 @@ fn reload_metrics(page: &mut Exposition, last: &LastReload) {
 
 /// Jobs and webhooks.
 fn operation_metrics(page: &mut Exposition, jobs: &[JobStatus], webhooks: &[WebhookStatus]) {
-    page.family("job_running", "gauge", "1 while the job runs.");
-    for job in jobs {
-        page.sample("job_running", &label("name", &job.name), u8::from(job.running.is_some()));
-    }
-    page.family("job_runs_total", "counter", "Runs that ended, by outcome.");
-    for job in jobs {
-        for (outcome, count) in [("succeeded", job.succeeded), ("failed", job.failed), ("stopped", job.stopped)] {
-            page.sample("job_runs_total", &format!("{},outcome=\"{outcome}\"", label("name", &job.name)), count);
-        }
-    }
-    page.family("job_last_success_timestamp_seconds", "gauge", "End of the last run that succeeded, since 1970.");
-    for (job, ended) in jobs.iter().filter_map(|job| Some((job, job.last_success?))) {
-        page.sample("job_last_success_timestamp_seconds", &label("name", &job.name), ended);
-    }
-    page.family("job_due_timestamp_seconds", "gauge", "When the job was due first after its last success, since 1970.");
-    for (job, due) in jobs.iter().filter_map(|job| Some((job, job.due?))) {
-        page.sample("job_due_timestamp_seconds", &label("name", &job.name), due);
-    }
-    page.family("job_last_duration_seconds", "gauge", "Duration of the last run.");
-    for (job, last) in jobs.iter().filter_map(|job| Some((job, job.last.as_ref()?))) {
-        page.sample("job_last_duration_seconds", &label("name", &job.name), last.seconds);
-    }
-    page.family("job_missed_total", "counter", "Runs that did not begin at their time.");
-    for job in jobs {
-        page.sample("job_missed_total", &label("name", &job.name), job.missed);
-    }
-    page.family("webhook_waiting", "gauge", "Events that wait for delivery.");
-    for webhook in webhooks {
-        page.sample("webhook_waiting", &label("webhook", &webhook.name), webhook.waiting);
-    }
-    page.family("webhook_events_total", "counter", "Events by outcome.");
-    for webhook in webhooks {
+    let name = |job: &JobStatus| label("name", &job.name);
+    let times =
+        |value: fn(&JobStatus) -> Option<f64>| jobs.iter().filter_map(move |job| Some((name(job), value(job)?)));
+    let running = jobs.iter().map(|job| (name(job), u8::from(job.running.is_some())));
+    page.each("job_running", "gauge", "1 while the job runs.", running);
+    let runs = jobs.iter().flat_map(|job| {
+        let outcomes = [("succeeded", job.succeeded), ("failed", job.failed), ("stopped", job.stopped)];
+        outcomes.map(|(outcome, count)| (format!("{},outcome=\"{outcome}\"", name(job)), count))
+    });
+    page.each("job_runs_total", "counter", "Runs that ended, by outcome.", runs);
+    let help = "End of the last run that succeeded, since 1970.";
+    page.each("job_last_success_timestamp_seconds", "gauge", help, times(|job| job.last_success));
+    let help = "When the job was due first after its last success, since 1970.";
+    page.each("job_due_timestamp_seconds", "gauge", help, times(|job| job.due));
+    let last = times(|job| Some(job.last.as_ref()?.seconds));
+    page.each("job_last_duration_seconds", "gauge", "Duration of the last run.", last);
+    let missed = jobs.iter().map(|job| (name(job), job.missed));
+    page.each("job_missed_total", "counter", "Runs that did not begin at their time.", missed);
+    let of = |value: fn(&WebhookStatus) -> u64| {
+        webhooks.iter().map(move |webhook| (label("webhook", &webhook.name), value(webhook)))
+    };
+    page.each("webhook_waiting", "gauge", "Events that wait for delivery.", of(|webhook| webhook.waiting));
+    let events = webhooks.iter().flat_map(|webhook| {
         let outcomes = [("delivered", webhook.delivered), ("failed", webhook.failed), ("dropped", webhook.dropped)];
-        for (outcome, count) in outcomes {
-            let labels = format!("{},outcome=\"{outcome}\"", label("webhook", &webhook.name));
-            page.sample("webhook_events_total", &labels, count);
-        }
-    }
-    page.family("webhook_retries_total", "counter", "Attempts that failed and are repeated.");
-    for webhook in webhooks {
-        page.sample("webhook_retries_total", &label("webhook", &webhook.name), webhook.retried);
-    }
+        outcomes.map(|(outcome, count)| (format!("{},outcome=\"{outcome}\"", label("webhook", &webhook.name)), count))
+    });
+    page.each("webhook_events_total", "counter", "Events by outcome.", events);
+    let help = "Attempts that failed and are repeated.";
+    page.each("webhook_retries_total", "counter", help, of(|webhook| webhook.retried));
 }
 
 /// The plane's buckets (less than 2^n milliseconds late) as cumulative ones. The sum is not kept by the plane.

@@ -12,7 +12,8 @@ use crate::client_stream::ClientStream;
 use crate::exchange::Exchange;
 use crate::message::head::RequestHead;
 use crate::message::reply::{After, Reply, render_head};
-use crate::routes::{self, Call};
+use crate::route_table::find;
+use crate::routes::Call;
 use crate::streamed::{Framing, PieceSink, Streamed};
 use crate::{follow, live};
 
@@ -25,7 +26,7 @@ pub(crate) enum Ongoing {
 
 /// True for a request that has such an answer.
 pub(crate) fn is_request(head: &RequestHead) -> bool {
-    let is_archive = || routes::find("GET", &head.path).is_ok_and(|found| found.route.call == Call::Archive);
+    let is_archive = || find("GET", &head.path).is_ok_and(|found| found.route.call == Call::Archive);
     head.method == Method::GET && (follow::is_follow_request(head) || is_archive())
 }
 

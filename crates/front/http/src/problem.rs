@@ -253,6 +253,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
         IngestError::RightTaken => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
+        IngestError::PresentByLink => Reply::problem(StatusCode::PRECONDITION_FAILED, &error.to_string()),
         IngestError::NameTaken | IngestError::Superseded => {
             Reply::problem(StatusCode::CONFLICT, &error.to_string()).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
         }

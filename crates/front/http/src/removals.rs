@@ -98,7 +98,7 @@ pub(crate) async fn answer(exchange: &Exchange) -> Reply {
         Ok(rule) => rule,
         Err(message) => return Reply::problem(StatusCode::BAD_REQUEST, &message),
     };
-    match exchange.shared.service.removals(rule, &permit).await {
+    match exchange.shared.service.operations.removals(rule, &permit).await {
         Ok(Ok(removals)) => Reply::json(&removals),
         Ok(Err(message)) => Reply::problem(StatusCode::CONFLICT, &message),
         Err(error) => problem::of_job(&error),

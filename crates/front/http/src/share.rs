@@ -54,7 +54,7 @@ pub(crate) async fn count_use(
     if exchange.head.method != Method::GET {
         return Ok(());
     }
-    let counted = exchange.shared.service.use_link(permit, viewer, is_whole).await;
+    let counted = exchange.shared.service.credentials.use_link(permit, viewer, is_whole).await;
     counted.map_err(|error| used_up(exchange, permit, &error))
 }
 

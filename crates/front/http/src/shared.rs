@@ -4,7 +4,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use http_types::StatusCode;
 use service::MediaService;
-use service::requests::RequestRecord;
+use service::requests::{FrontRequests, RequestRecord};
 use service::resumable::ResumableUploads;
 use tokio::sync::{Semaphore, watch};
 
@@ -19,6 +19,7 @@ const PROVIDER_TURNS: usize = 8;
 /// The state that all connections share.
 pub(crate) struct Shared {
     pub(crate) service: Arc<MediaService>,
+    requests: Arc<FrontRequests>,
     pub(crate) draining: watch::Receiver<bool>,
     pub(crate) memory: ConnectionMemory,
     /// Locks and dead properties.
@@ -40,6 +41,7 @@ impl Shared {
     ) -> Self {
         Self {
             draining: service.draining(),
+            requests: service.requests.begin("http_requests_total", "Requests finished, by class of status."),
             service,
             dav,
             uploads,
@@ -63,7 +65,6 @@ impl Shared {
 
     /// Counts a finished request and writes its line of the access log.
     pub(crate) fn note_request(&self, status: StatusCode, body_bytes: u64, record: impl FnOnce() -> RequestRecord) {
-        let requests = &self.service.requests;
-        requests.note(&requests.http, (status.as_u16(), body_bytes), record);
+        self.service.requests.note(&self.requests, (status.as_u16(), body_bytes), record);
     }
 }

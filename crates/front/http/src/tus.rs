@@ -5,7 +5,7 @@
 
 use std::time::SystemTime;
 
-use http_types::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, LOCATION};
+use http_types::header::{CONTENT_TYPE, HeaderName, LOCATION};
 use http_types::{Method, StatusCode};
 use service::access::{Permit, ToWrite};
 use service::contents::ContentPath;
@@ -53,8 +53,7 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> R
         "DELETE" => remove(exchange).await,
         _ => Err(problem::not_allowed(METHODS)),
     };
-    let answered = answered.map(|reply| reply.field(CACHE_CONTROL, "no-store"));
-    answered.unwrap_or_else(|refusal| refusal).field(TUS_RESUMABLE, VERSION)
+    answered.unwrap_or_else(|refusal| refusal).uncached().field(TUS_RESUMABLE, VERSION)
 }
 
 fn options(exchange: &Exchange) -> Reply {

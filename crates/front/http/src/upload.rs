@@ -144,11 +144,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
         BodyFraming::Chunked => None,
     };
     let continued = continued(exchange, &path, length).await?;
-    let precondition = match permit.link() {
-        // What a link was given for stays as it is.
-        Some(_) => Precondition::All(vec![Precondition::MustNotExist, precondition(&exchange.head.headers)]),
-        None => precondition(&exchange.head.headers),
-    };
+    let precondition = precondition(&head.headers);
     if permit.link().is_some() && (rate.is_some() || on_break == OnBreak::Keep) {
         let detail = "a link is for whole uploads, not for recordings: leave rate= and on_break=keep out";
         return Err(Reply::problem(StatusCode::FORBIDDEN, detail));
@@ -185,15 +181,9 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
     // One without an answer of its disk (504) may be stored yet.
     if stored.as_ref().is_err_and(|reply| reply.status != StatusCode::GATEWAY_TIMEOUT) {
         // Where it cannot be given back now, the link stores that much less.
-        let _ = exchange.shared.service.store_by_link(&permit, -1, -claimed).await;
+        let _ = exchange.shared.service.credentials.store_by_link(&permit, -1, -claimed).await;
     }
-    stored.map(PutOutcome::Stored).map_err(|reply| match reply.status {
-        StatusCode::PRECONDITION_FAILED if permit.link().is_some() => {
-            let detail = "a content has this name, and uploads by a link overwrite nothing; or the request's condition does not hold";
-            Reply::problem(StatusCode::PRECONDITION_FAILED, detail)
-        }
-        _ => reply,
-    })
+    stored.map(PutOutcome::Stored)
 }
 
 /// The present content, and its bytes, that a PUT continues: its client proves by `If-Match` that it knows them, and has all the bytes
@@ -232,7 +222,7 @@ async fn claim(exchange: &Exchange, permit: &Permit<ToWrite>, length: Option<u64
         return Err(Reply::problem(StatusCode::LENGTH_REQUIRED, detail));
     }
     let bytes = i64::try_from(length.unwrap_or(0)).unwrap_or(i64::MAX);
-    let taken = exchange.shared.service.store_by_link(permit, 1, bytes).await;
+    let taken = exchange.shared.service.credentials.store_by_link(permit, 1, bytes).await;
     taken.map(|()| bytes).map_err(|error| share::used_up(exchange, permit, &error))
 }
 

@@ -293,7 +293,7 @@ async fn the_first_user_is_made_once_by_the_code_of_this_start() {
     };
     let password = "password";
     assert_eq!(first("", "ada", password), 403, "there is no code");
-    harness.service.offer_first_account("right");
+    harness.service.credentials.offer_first_account("right");
     assert_eq!((first("wrong", "ada", password), first("right", "a:b", password)), (403, 400));
     assert_eq!(first("right", "ada", "p"), 400, "a password that is guessed soon");
     assert_eq!((first("right", "ada", password), first("right", "eve", password)), (204, 409));

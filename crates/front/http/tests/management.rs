@@ -336,7 +336,7 @@ fn reservation() -> ReservationAhead {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_match_the_openapi_document() {
     let (harness, _viewer) = watched();
-    harness.service.show_forecasts(vec![Forecast {
+    harness.service.operations.show_forecasts(vec![Forecast {
         kind: "disk".to_owned(),
         name: "/srv".to_owned(),
         free_bytes: 5,
@@ -347,7 +347,8 @@ async fn answers_match_the_openapi_document() {
     let upload = "POST /upload/ HTTP/1.1\r\nHost: localhost\r\nTus-Resumable: 1.0.0\r\nContent-Length: 0\r\n\
                   Upload-Length: 5\r\nUpload-Metadata: path YQ==\r\n\r\n";
     assert_eq!(harness.one(upload).status, 201);
-    harness.store.put(".isocast-upload-kept-trash/1-0-1-4/film.ts", b"film");
+    // Of the year 2100: an old item would go.
+    harness.store.put(".isocast-upload-kept-trash/4102444800000-0-1-4/film.ts", b"film");
     let stream = harness.one(&get("/api/v1/streams")).json()[0]["id"].to_string();
     let document = harness.one(&get("/api/v1/openapi.json")).json();
     let members = |value: &serde_json::Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
@@ -387,15 +388,16 @@ async fn answers_match_the_openapi_document() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_trash_of_a_folder_is_listed_whatever_came_later() {
     let harness = Harness::start(HttpConfig::default());
-    harness.store.put(".isocast-upload-kept-trash/1-0-2-1/films/a.ts", b"a");
+    // Of the year 2100: old items would go.
+    harness.store.put(".isocast-upload-kept-trash/4102444800000-0-2-1/films/a.ts", b"a");
     for number in 1..=1000 {
-        harness.store.put(&format!(".isocast-upload-kept-trash/2-{number}-2-1/other/{number}.ts"), b"b");
+        harness.store.put(&format!(".isocast-upload-kept-trash/4102444800001-{number}-2-1/other/{number}.ts"), b"b");
     }
     let listed = |query: &str| harness.one(&get(&format!("/api/v1/trash{query}"))).json();
     assert_eq!(listed("?folder=films")[0]["path"], "films/a.ts");
     assert_eq!(listed("").as_array().map(Vec::len), Some(1000));
     harness.service.drain().await;
-    for request in ["POST /api/v1/trash/1-0-2-1/restore", "DELETE /api/v1/trash/1-0-2-1"] {
+    for request in ["POST /api/v1/trash/4102444800000-0-2-1/restore", "DELETE /api/v1/trash/4102444800000-0-2-1"] {
         assert_eq!(harness.one(&format!("{request} HTTP/1.1\r\nHost: localhost\r\n\r\n")).status, 503, "{request}");
     }
 }

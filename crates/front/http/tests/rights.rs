@@ -130,10 +130,10 @@ const TABLE: [(&str, [u16; KINDS]); 90] = [
     ("GET /api/v1/uploads", [401, 401, 403, 403, 403, 403, 200, 200]),
     ("GET /api/v1/trash", [401, 401, 403, 403, 403, 403, 403, 200]),
     ("GET /api/v1/trash?folder=films", [401, 401, 403, 403, 403, 403, 403, 200]),
-    ("POST /api/v1/trash/1-1-2-4/restore", [401, 401, 403, 403, 403, 403, 403, 204]),
-    ("DELETE /api/v1/trash/1-2-2-4", [401, 401, 403, 403, 403, 403, 403, 204]),
-    ("POST /api/v1/trash/1-3-2-4/restore", [401, 401, 404, 403, 403, 404, 403, 404]),
-    ("DELETE /api/v1/trash/1-3-2-4", [401, 401, 403, 403, 403, 403, 403, 404]),
+    ("POST /api/v1/trash/4102444800000-1-2-4/restore", [401, 401, 403, 403, 403, 403, 403, 204]),
+    ("DELETE /api/v1/trash/4102444800000-2-2-4", [401, 401, 403, 403, 403, 403, 403, 204]),
+    ("POST /api/v1/trash/4102444800000-3-2-4/restore", [401, 401, 404, 403, 403, 404, 403, 404]),
+    ("DELETE /api/v1/trash/4102444800000-3-2-4", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/contents/remove?trash=true&path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("POST /api/v1/contents/remove?path=films/none.ts", [401, 401, 403, 403, 403, 403, 403, 404]),
     ("GET /api/v1/removals?job=keep", [401, 401, 403, 403, 403, 403, 200, 200]),
@@ -196,7 +196,11 @@ async fn each_route_asks_for_its_right() {
     let kinds: [(&str, &str); KINDS] =
         [("", ""), ("", GUESS), ("", BOB), ("", &token), (&reads, ""), (&stores, ""), ("", EVE), ("", ADA)];
     for number in [1, 2] {
-        closed.harness.store.put(&format!(".isocast-upload-kept-trash/1-{number}-2-4/other/{number}.ts"), b"film");
+        // Of the year 2100: old items would go.
+        closed
+            .harness
+            .store
+            .put(&format!(".isocast-upload-kept-trash/4102444800000-{number}-2-4/other/{number}.ts"), b"film");
     }
     let mut wrong = Vec::new();
     for (request, expected) in TABLE {

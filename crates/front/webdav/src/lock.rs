@@ -53,7 +53,7 @@ pub struct DavLock {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// Another lock excludes it; with the path of that.
-    #[error("another lock is on `/{0}`")]
+    #[error("another lock is on `{0}`")]
     Conflict(String),
     /// There are as many as there may be.
     #[error("there are as many locks as there may be: 4096, of one user 1024")]

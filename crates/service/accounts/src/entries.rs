@@ -18,6 +18,8 @@ use crate::secrets::signature;
 
 /// The password hash of an account that has no password.
 pub(crate) const NO_PASSWORD: &str = "";
+/// The groups of each account.
+const GROUPS: &str = "SELECT account, team FROM member ORDER BY team";
 /// The columns of a link, for [`read_link`].
 const LINK: &str = "SELECT link.id, folder, rights, expires, rate, uses, networks, stored_max, account, secret, ended \
                     FROM link JOIN link_key ON link_key.id = link.key";
@@ -29,24 +31,14 @@ impl Database {
     /// It cannot be read.
     pub fn facts(&self) -> Result<AccountFacts, DatabaseError> {
         self.with_shared(|tables| {
-            let mut rights: HashMap<String, Vec<FolderRights>> = HashMap::new();
             let granted = "SELECT account, folder, rights FROM account_right UNION ALL \
                            SELECT account, folder, rights FROM team_right JOIN member USING (team)";
-            each(tables, granted, [], |row| {
-                if let Some(given) = read_rights(row, 1)? {
-                    rights.entry(row.get(0)?).or_default().push(given);
-                }
-                Ok(())
-            })?;
-            let mut groups: HashMap<String, Vec<Arc<str>>> = HashMap::new();
-            each(tables, "SELECT account, team FROM member ORDER BY team", [], |row| {
-                groups.entry(row.get(0)?).or_default().push(row.get::<_, String>(1)?.into());
-                Ok(())
-            })?;
+            let mut rights = by_key(tables, granted, |row| read_rights(row, 1))?;
+            let mut groups = by_key(tables, GROUPS, |row| Ok(row.get::<_, String>(1)?.into()))?;
             let mut facts = AccountFacts { budgets: budgets(tables)?, ..AccountFacts::default() };
             each(tables, "SELECT name, password_hash FROM account", [], |row| {
                 let name: String = row.get(0)?;
-                let rights = Arc::from(rights.remove(&name).unwrap_or_default());
+                let rights = rights.remove(&name).into_iter().flatten().flatten().collect();
                 let groups = Arc::from(groups.remove(&name).unwrap_or_default());
                 let hash: String = row.get(1)?;
                 let password_hash = (hash != NO_PASSWORD).then(|| hash.into());
@@ -67,19 +59,11 @@ impl Database {
                 facts.tokens.insert(digest, Arc::new(token));
                 Ok(())
             })?;
-            each(tables, LINK, [], |row| {
-                if let Some(link) = read_link(row)? {
-                    facts.links.insert(link.id, Arc::new(link));
-                }
-                Ok(())
-            })?;
+            let links = all(tables, LINK, [], read_link)?.into_iter().flatten();
+            facts.links = links.map(|link| (link.id, Arc::new(link))).collect();
             let sql = "SELECT id, account, path, rate, begins, ends, session, local FROM reservation";
-            each(tables, sql, [], |row| {
-                if let Some(ahead) = read_reservation(row)? {
-                    facts.reservations.insert(ahead.session.clone(), Arc::new(ahead));
-                }
-                Ok(())
-            })?;
+            let reservations = all(tables, sql, [], read_reservation)?.into_iter().flatten();
+            facts.reservations = reservations.map(|ahead| (ahead.session.clone(), Arc::new(ahead))).collect();
             Ok(facts)
         })
     }
@@ -91,25 +75,14 @@ impl Database {
     pub fn accounts(&self, part: &ListPart<String>) -> Result<Vec<AccountEntry>, DatabaseError> {
         self.with_shared(|tables| {
             let mut rights = grants(tables, "SELECT account, folder, rights FROM account_right ORDER BY folder")?;
-            let mut groups: HashMap<String, Vec<String>> = HashMap::new();
-            each(tables, "SELECT account, team FROM member ORDER BY team", [], |row| {
-                groups.entry(row.get(0)?).or_default().push(row.get(1)?);
-                Ok(())
-            })?;
-            let mut entries = Vec::new();
+            let mut groups = by_key(tables, GROUPS, |row| row.get(1))?;
             let sql = "SELECT name, created FROM account WHERE name > ?1 ORDER BY name LIMIT ?2";
-            each(tables, sql, params![part.after, most(part)], |row| {
+            all(tables, sql, params![part.after, most(part)], |row| {
                 let name: String = row.get(0)?;
-                let (groups, rights) = (groups.remove(&name), rights.remove(&name));
-                entries.push(AccountEntry {
-                    name,
-                    groups: groups.unwrap_or_default(),
-                    rights: rights.unwrap_or_default(),
-                    created: row.get::<_, i64>(1)?.unsigned_abs(),
-                });
-                Ok(())
-            })?;
-            Ok(entries)
+                let groups = groups.remove(&name).unwrap_or_default();
+                let rights = rights.remove(&name).unwrap_or_default();
+                Ok(AccountEntry { name, groups, rights, created: row.get::<_, i64>(1)?.unsigned_abs() })
+            })
         })
     }
 
@@ -122,10 +95,7 @@ impl Database {
             let mut rights = grants(tables, "SELECT team, folder, rights FROM team_right ORDER BY folder")?;
             let mut members: BTreeMap<String, Vec<String>> =
                 rights.keys().cloned().map(|name| (name, vec![])).collect();
-            each(tables, "SELECT team, account FROM member ORDER BY account", [], |row| {
-                members.entry(row.get(0)?).or_default().push(row.get(1)?);
-                Ok(())
-            })?;
+            members.extend(by_key(tables, "SELECT team, account FROM member ORDER BY account", |row| row.get(1))?);
             let entry = |(name, members)| {
                 let rights = rights.remove(&name).unwrap_or_default();
                 GroupEntry { name, members, rights }
@@ -141,11 +111,10 @@ impl Database {
     /// They cannot be read.
     pub fn tokens(&self, of: Option<&str>, part: &ListPart<i64>) -> Result<Vec<TokenEntry>, DatabaseError> {
         self.with_shared(|tables| {
-            let mut entries = Vec::new();
             let sql = "SELECT account, id, label, folder, rights, created, expires, last_used, idle IS NOT NULL FROM token \
                        WHERE id > ?1 AND (?2 IS NULL OR account = ?2) ORDER BY id LIMIT ?3";
-            each(tables, sql, params![part.after, of, most(part)], |row| {
-                entries.push(TokenEntry {
+            all(tables, sql, params![part.after, of, most(part)], |row| {
+                Ok(TokenEntry {
                     id: row.get(1)?,
                     user: row.get(0)?,
                     is_login: row.get(8)?,
@@ -155,10 +124,8 @@ impl Database {
                     created: number(row, 5)?.unwrap_or_default(),
                     expires: number(row, 6)?,
                     last_used: number(row, 7)?,
-                });
-                Ok(())
-            })?;
-            Ok(entries)
+                })
+            })
         })
     }
 
@@ -168,14 +135,13 @@ impl Database {
     /// They cannot be read.
     pub fn links(&self, by: Option<&str>, part: &ListPart<i64>) -> Result<Vec<LinkEntry>, DatabaseError> {
         self.with_shared(|tables| {
-            let mut entries = Vec::new();
             let sql = "SELECT id, folder, rights, created, expires, ended, rate, uses, used, networks, stored_max, stored, account \
                        FROM link WHERE id > ?1 AND (?2 IS NULL OR account = ?2) ORDER BY id LIMIT ?3";
-            each(tables, sql, params![part.after, by, most(part)], |row| {
+            all(tables, sql, params![part.after, by, most(part)], |row| {
                 let id = row.get(0)?;
                 let is_valid = !row.get::<_, bool>(5)?;
                 let networks: String = row.get(9)?;
-                entries.push(LinkEntry {
+                Ok(LinkEntry {
                     id,
                     path: row.get(1)?,
                     rights: words(stored_bits(row.get(2)?)),
@@ -189,10 +155,8 @@ impl Database {
                     stored_max: number(row, 10)?,
                     stored: number(row, 11)?.unwrap_or_default(),
                     by: row.get(12)?,
-                });
-                Ok(())
-            })?;
-            Ok(entries)
+                })
+            })
         })
     }
 
@@ -202,37 +166,31 @@ impl Database {
     /// They cannot be read.
     pub fn stored(&self) -> Result<HashMap<String, u64>, DatabaseError> {
         self.with_shared(|tables| {
-            let mut all = HashMap::new();
-            each(tables, "SELECT holder, bytes FROM budget_stored", [], |row| {
-                all.insert(row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs());
-                Ok(())
-            })?;
-            Ok(all)
+            let sql = "SELECT holder, bytes FROM budget_stored";
+            let stored = all(tables, sql, [], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
+            Ok(stored.into_iter().collect())
         })
     }
 }
 
 /// The budgets that are set.
 fn budgets(tables: &Connection) -> rusqlite::Result<BudgetRules> {
-    let mut rules = Vec::new();
     let sql = "SELECT holder, streams, reserved, idle, download, upload, requests, stored FROM budget";
-    each(tables, sql, [], |row| {
-        let Ok(scope) = row.get::<_, String>(0)?.parse::<BudgetScope>() else { return Ok(()) };
-        let number = |column| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(column)?.map(i64::unsigned_abs));
-        let rate = |column| Ok::<_, rusqlite::Error>(number(column)?.map(BitRate));
+    let rules = all(tables, sql, [], |row| {
+        let Ok(scope) = row.get::<_, String>(0)?.parse::<BudgetScope>() else { return Ok(None) };
+        let rate = |column| Ok::<_, rusqlite::Error>(number(row, column)?.map(BitRate));
         let limits = BudgetLimits {
-            streams: number(1)?,
+            streams: number(row, 1)?,
             reserved: rate(2)?,
             idle: rate(3)?,
             download: rate(4)?,
             upload: rate(5)?,
-            requests: number(6)?,
-            stored: number(7)?,
+            requests: number(row, 6)?,
+            stored: number(row, 7)?,
         };
-        rules.push((scope, limits));
-        Ok(())
+        Ok(Some((scope, limits)))
     })?;
-    Ok(BudgetRules::new(rules))
+    Ok(BudgetRules::new(rules.into_iter().flatten()))
 }
 
 /// The link of this number.
@@ -256,6 +214,32 @@ fn most<K>(part: &ListPart<K>) -> i64 {
     i64::try_from(part.limit).unwrap_or(i64::MAX)
 }
 
+/// All rows, as `read` reads them.
+fn all<T>(
+    tables: &Connection,
+    sql: &str,
+    values: impl Params,
+    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+) -> rusqlite::Result<Vec<T>> {
+    let mut all = Vec::new();
+    each(tables, sql, values, |row| read(row).map(|one| all.push(one)))?;
+    Ok(all)
+}
+
+/// The rows of each key, which is their first column, as `read` reads them.
+fn by_key<V>(
+    tables: &Connection,
+    sql: &str,
+    read: impl Fn(&Row<'_>) -> rusqlite::Result<V>,
+) -> rusqlite::Result<HashMap<String, Vec<V>>> {
+    let mut all: HashMap<String, Vec<V>> = HashMap::new();
+    each(tables, sql, [], |row| {
+        all.entry(row.get(0)?).or_default().push(read(row)?);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
 pub(crate) fn each(
     tables: &Connection,
     sql: &str,
@@ -271,13 +255,7 @@ pub(crate) fn each(
 }
 
 fn grants(tables: &Connection, sql: &str) -> rusqlite::Result<HashMap<String, Vec<GrantEntry>>> {
-    let mut all: HashMap<String, Vec<GrantEntry>> = HashMap::new();
-    each(tables, sql, [], |row| {
-        let entry = GrantEntry { folder: row.get(1)?, rights: words(stored_bits(row.get(2)?)) };
-        all.entry(row.get(0)?).or_default().push(entry);
-        Ok(())
-    })?;
-    Ok(all)
+    by_key(tables, sql, |row| Ok(GrantEntry { folder: row.get(1)?, rights: words(stored_bits(row.get(2)?)) }))
 }
 
 /// The folder in this column and the rights in the next; none where that is no path of a content, which gives no right.

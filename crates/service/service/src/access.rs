@@ -154,33 +154,26 @@ pub struct ToSeeBudgets;
 #[derive(Debug, Clone, Copy)]
 pub struct ToAdminister;
 
-impl RightKind for ToRead {
-    const RIGHT: Right = Right::Read;
+macro_rules! rights {
+    ($($name:ident: $right:ident $(over $over:ident)?;)*) => {
+        $(
+            impl RightKind for $name {
+                const RIGHT: Right = Right::$right;
+            }
+            $(impl $over for $name {})?
+        )*
+    };
 }
-impl RightKind for ToWrite {
-    const RIGHT: Right = Right::Write;
+
+rights! {
+    ToRead: Read over PathRight;
+    ToWrite: Write over PathRight;
+    ToDelete: Delete over PathRight;
+    ToShare: Share over PathRight;
+    ToObserve: Read over ServerRight;
+    ToSeeBudgets: Read;
+    ToAdminister: Administer over ServerRight;
 }
-impl RightKind for ToDelete {
-    const RIGHT: Right = Right::Delete;
-}
-impl RightKind for ToShare {
-    const RIGHT: Right = Right::Share;
-}
-impl RightKind for ToObserve {
-    const RIGHT: Right = Right::Read;
-}
-impl RightKind for ToSeeBudgets {
-    const RIGHT: Right = Right::Read;
-}
-impl RightKind for ToAdminister {
-    const RIGHT: Right = Right::Administer;
-}
-impl PathRight for ToRead {}
-impl PathRight for ToWrite {}
-impl PathRight for ToDelete {}
-impl PathRight for ToShare {}
-impl ServerRight for ToObserve {}
-impl ServerRight for ToAdminister {}
 
 /// Leave to use the right `R` over a path.
 #[derive(Debug, Clone)]

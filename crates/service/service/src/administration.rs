@@ -206,12 +206,12 @@ pub async fn add_user(
     change(service, AccountChange::AddAccount { name, password_hash, rights }).await
 }
 
-/// Makes the first account, which administers the server, if `code` is that of [`MediaService::offer_first_account`].
+/// Makes the first account, which administers the server, if `code` is that of [`crate::credentials::CredentialProofs::offer_first_account`].
 ///
 /// # Errors
 /// The code is wrong, there is an account already, or it is not made.
 pub async fn add_first_user(service: &MediaService, wish: FirstAccount) -> Result<(), WishError> {
-    if !service.is_first_code(&wish.code) {
+    if !service.credentials.is_first_code(&wish.code) {
         return Err(WishError::Code);
     }
     let name = checked_name(&wish.name)?.to_owned();
@@ -234,7 +234,7 @@ pub async fn set_password(
         return Err(ChangeError::NoAccount(name).into());
     }
     if permit.user() == Some(&*name) {
-        service.login(&name, wish.present.as_deref().unwrap_or_default(), from).await?;
+        service.credentials.by_password(&name, wish.present.as_deref().unwrap_or_default(), from).await?;
     }
     let password_hash = hashed(wish.password).await?;
     change(service, AccountChange::SetPassword { name, password_hash }).await

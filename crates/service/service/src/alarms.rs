@@ -58,12 +58,12 @@ impl AlarmSources {
         Self {
             volumes: figures::volumes(service, permit),
             disks: figures::disks(service, permit),
-            folders: service.folders(),
+            folders: service.disk_states.folders(),
             quotas: quotas(service, permit),
-            forecasts: service.forecasts(permit),
-            jobs: service.jobs(permit),
-            webhooks: service.webhooks(permit),
-            certificates: (service.certificates(permit), unix_seconds(SystemTime::now())),
+            forecasts: service.operations.forecasts(permit),
+            jobs: service.operations.jobs(permit),
+            webhooks: service.operations.webhooks(permit),
+            certificates: (service.operations.certificates(permit), unix_seconds(SystemTime::now())),
             last_reload: service.last_reload(),
         }
     }

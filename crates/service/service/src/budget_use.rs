@@ -44,7 +44,9 @@ pub fn count_request<R: RightKind>(
 
 /// True if bytes of best effort in this direction wait for a budget.
 pub(crate) fn is_metered(service: &MediaService, charged: &ChargedBudgets, metered: Metered) -> bool {
-    charged.iter().any(|key| link_rate(service, key, metered).or_else(|| most(service, key, metered)).is_some())
+    let budgets = service.accounts.budgets();
+    let is_limited = |key| budgets.as_ref().is_some_and(|budgets| rate_of(budgets.limits(key), metered).is_some());
+    charged.iter().any(|key| link_rate(service, key, metered).is_some() || is_limited(key))
 }
 
 /// Waits until bytes of best effort may pass.
@@ -57,42 +59,31 @@ pub(crate) async fn wait_for(service: &MediaService, charged: &ChargedBudgets, m
 
 /// The bytes that a stream is sent ahead of its rate: all of `bytes`, or none where its budgets have no room for them now.
 pub(crate) fn ahead(service: &MediaService, charged: &ChargedBudgets, bytes: u64) -> u64 {
-    let rates = charged.iter().filter_map(|key| Some((key, left_rate(service, key, Metered::Download)?)));
-    let costs: Vec<_> = rates.map(|(key, rate)| (key, cost_of(rate, bytes))).collect();
+    let Some(budgets) = service.accounts.budgets() else { return bytes };
+    let cost = |key| Some((key, cost_of(left_rate(service, &budgets, key, Metered::Download)?, bytes)));
+    let costs: Vec<_> = charged.iter().filter_map(cost).collect();
     let passed = service.meters.pass_now(Metered::Download, &costs, Instant::now());
     if passed.is_ok() { bytes } else { 0 }
 }
 
 /// Charges bytes of best effort to their budgets. Returns the time until they may pass.
 fn charge(service: &MediaService, charged: &ChargedBudgets, metered: Metered, bytes: u64) -> Duration {
-    let now = Instant::now();
-    let rates = best_effort_rates(service, charged, metered);
-    let waits = rates.map(|(key, rate)| service.meters.pass(key, metered, cost_of(rate, bytes), now));
+    let (budgets, now) = (service.accounts.budgets(), Instant::now());
+    let waits = charged.iter().filter_map(|key| {
+        let left = budgets.as_ref().and_then(|budgets| left_rate(service, budgets, key, metered));
+        // Of a link, the rate of one of its streams at most.
+        let rate = link_rate(service, key, metered).into_iter().chain(left).min()?;
+        Some(service.meters.pass(key, metered, cost_of(rate, bytes), now))
+    });
     waits.max().unwrap_or_default()
 }
 
-/// The budgets that limit best effort in this direction, with its rate: of a link, that of one of its streams at most.
-fn best_effort_rates<'a>(
-    service: &'a MediaService,
-    charged: &'a ChargedBudgets,
-    metered: Metered,
-) -> impl Iterator<Item = (&'a BudgetKey, BitRate)> {
-    charged.iter().filter_map(move |key| {
-        let rates = link_rate(service, key, metered).into_iter().chain(left_rate(service, key, metered));
-        Some((key, rates.min()?))
-    })
-}
-
 /// The rate that the promised ones leave of a budget.
-fn left_rate(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
-    let most = most(service, key, metered)?;
-    let (out, into) = service.sessions.promised_by(key);
+fn left_rate(service: &MediaService, budgets: &BudgetsInForce, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
+    let most = rate_of(budgets.limits(key), metered)?;
+    let (out, into) = service.sessions.lock().promised_by(key);
     let promised = if metered == Metered::Download { out } else { into };
     Some(BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1)))
-}
-
-fn most(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
-    rate_of(service.accounts.budgets()?.limits(key), metered)
 }
 
 fn link_rate(service: &MediaService, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
@@ -227,7 +218,7 @@ pub async fn budgets(
     let stored = service.account_store.stored().await?;
     let budgets = service.accounts.budgets();
     let mut keys: Vec<BudgetKey> = budgets.iter().flat_map(BudgetsInForce::limited).cloned().collect();
-    keys.extend(service.sessions.budgets());
+    keys.extend(service.sessions.lock().budgets());
     keys.extend(service.running.budgets());
     keys.extend(stored.keys().filter_map(|text| text.parse().ok()));
     let own = permit.charged(&service.accounts, client);
@@ -240,7 +231,9 @@ pub async fn budgets(
 
 fn status(service: &MediaService, key: &BudgetKey, stored: &HashMap<String, u64>) -> BudgetStatus {
     let limits = service.accounts.limits(key);
-    let (reserved, idle) = service.sessions.reserved_by(key);
+    let sessions = service.sessions.lock();
+    let (reserved, idle) = (sessions.reserved_by(key), sessions.idle_by(key));
+    drop(sessions);
     let now = Instant::now();
     let used_part = |metered, most: u64| {
         let ahead = service.meters.ahead(key, metered, now).min(Duration::from_secs(1));

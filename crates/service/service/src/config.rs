@@ -1,6 +1,7 @@
 //! Settings of the service; their builder checks them.
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use api::LinkDirection;
@@ -8,6 +9,7 @@ use units::limits::{STREAMS_MAX, UPLOADS_MAX};
 use units::{BitRate, LinkId, Nanos};
 
 use crate::connections::ConnectionLimits;
+use crate::lock::lock;
 use crate::quota::QuotaConfig;
 
 /// Longest part of a recording that may be missing, of a setting and of a request: more is a mistake in its unit. Chosen.
@@ -59,6 +61,37 @@ pub struct LastReload {
     pub in_force_since: SystemTime,
     /// Why the ones read after that were refused.
     pub refused: Option<String>,
+}
+
+/// The settings in force, and the last time that settings were read.
+pub(crate) struct ConfigInForce {
+    config: RwLock<Arc<ServiceConfig>>,
+    last_reload: Mutex<LastReload>,
+}
+
+impl ConfigInForce {
+    pub(crate) fn new(config: ServiceConfig) -> Self {
+        let last_reload = Mutex::new(LastReload { in_force_since: SystemTime::now(), refused: None });
+        Self { config: RwLock::new(Arc::new(config)), last_reload }
+    }
+
+    pub(crate) fn get(&self) -> Arc<ServiceConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn put(&self, config: ServiceConfig) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
+        *lock(&self.last_reload) = LastReload { in_force_since: SystemTime::now(), refused: None };
+    }
+
+    /// Notes that settings were read anew and are wrong; those in force stay.
+    pub(crate) fn refuse(&self, reason: &str) {
+        lock(&self.last_reload).refused = Some(reason.to_owned());
+    }
+
+    pub(crate) fn last_reload(&self) -> LastReload {
+        lock(&self.last_reload).clone()
+    }
 }
 
 /// The links of an interface; both are one where the directions share its rate.

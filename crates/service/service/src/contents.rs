@@ -31,12 +31,7 @@ pub trait Contents: Send + Sync + 'static {
     /// The entries of the directory at `path`, by name.
     fn list<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Vec<Entry>>;
     /// The first `count` names after `after` in the directory at `path`, however many it holds.
-    fn list_part<'a>(&'a self, path: &'a ContentPath, after: &'a str, count: usize) -> Pending<'a, Vec<Entry>> {
-        Box::pin(async move {
-            let entries = self.list(path).await?.into_iter();
-            Ok(entries.filter(|entry| entry.name.as_str() > after).take(count).collect())
-        })
-    }
+    fn list_part<'a>(&'a self, path: &'a ContentPath, after: &'a str, count: usize) -> Pending<'a, Vec<Entry>>;
     /// The entry at `path`.
     fn lookup<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, Entry>;
     /// A walk through a folder and all below it.
@@ -61,17 +56,13 @@ pub trait Contents: Send + Sync + 'static {
     }
     /// Gives the content or folder at `from` the name `to`, durably, and with `replaces` in the place of the item that is there. True if
     /// there was none.
-    fn rename<'a>(&'a self, _from: &'a ContentPath, _to: &'a ContentPath, _replaces: bool) -> Pending<'a, bool> {
-        Box::pin(async { Err(StoreError::ReadOnly) })
-    }
+    fn rename<'a>(&'a self, from: &'a ContentPath, to: &'a ContentPath, replaces: bool) -> Pending<'a, bool>;
     /// Gives the content at `path` another modification time, durably.
     fn set_modified<'a>(&'a self, _path: &'a ContentPath, _modified: SystemTime) -> Pending<'a, ()> {
         Box::pin(async { Err(StoreError::ReadOnly) })
     }
     /// Removes the folder at `path` with all below it, durably and at once; its space is free later.
-    fn remove_tree<'a>(&'a self, _path: &'a ContentPath) -> Pending<'a, ()> {
-        Box::pin(async { Err(StoreError::ReadOnly) })
-    }
+    fn remove_tree<'a>(&'a self, path: &'a ContentPath) -> Pending<'a, ()>;
     /// Removes the content at `path`.
     fn delete<'a>(&'a self, path: &'a ContentPath, precondition: Precondition) -> Pending<'a, ()>;
     /// Notes that bytes of a content were read from `disk` and sent.

@@ -56,7 +56,7 @@ pub fn streams(service: &MediaService, part: &ListPart<u64>, permit: &Permit<ToO
     ids.sort_unstable_by_key(|id| id.0);
     ids.truncate(part.limit);
     let gauges = slots(&service.gauges);
-    let accounts = service.session_accounts();
+    let accounts = service.sessions.lock().accounts();
     let described = |id: &StreamId| {
         described_stream(
             (*id, &running[id]),
@@ -148,7 +148,7 @@ pub fn disks(service: &MediaService, _permit: &Permit<ToObserve>) -> Vec<Disk> {
 /// True if no content can be served now: every folder is away, and there is no volume.
 #[must_use]
 pub fn every_folder_is_away(service: &MediaService) -> bool {
-    let folders = service.folders();
+    let folders = service.disk_states.folders();
     !folders.is_empty() && folders.iter().all(|folder| folder.away)
 }
 
@@ -185,7 +185,7 @@ fn room_beside_disks(service: &MediaService, stream_bytes: u64) -> u64 {
 }
 
 fn described_disk(service: &MediaService, disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
-    let doubt = service.disk_doubt(disk.id);
+    let doubt = service.disk_states.doubt_of(disk.id);
     let room_beside = room_beside_disks(service, gauges.stream_bytes.get());
     let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
@@ -257,7 +257,7 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
     let (more_streams, more_recordings) = room_left(service);
     System {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        uptime_seconds: service.uptime().as_secs_f64(),
+        uptime_seconds: service.life.uptime().as_secs_f64(),
         streams: service.running.deliveries(),
         uploads: service.stats.uploads_open.load(Ordering::Relaxed),
         connections: service.connections.open() as u64,
@@ -287,11 +287,11 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         more_streams,
         more_recordings,
         running: service.running.counts(),
-        sessions: service.session_count() as u64,
-        listing_bytes: service.listing_bytes() as u64,
+        sessions: service.sessions.lock().len() as u64,
+        listing_bytes: service.listings.bytes() as u64,
         missing: service.missing.clone(),
         links: links(service),
-        folders: service.folders(),
+        folders: service.disk_states.folders(),
         counts: counts(service),
         plane: plane_figures(plane),
     }
@@ -326,7 +326,7 @@ fn plane_figures(plane: &PlaneGauges) -> PlaneFigures {
 }
 
 /// Adds the figures of this second to their history.
-pub fn note_history(service: &MediaService, now: SystemTime) {
+pub(crate) fn note_history(service: &MediaService, now: SystemTime) {
     let permit = Permit::of_server();
     let (system, disks) = (system(service, &permit), disks(service, &permit));
     let phases: Vec<Phases> = disks.iter().filter_map(|disk| disk.phases).collect();

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime};
 
-use api::RateOrigin;
 use bytes::Bytes;
 use dataplane::control::RecordingPlace;
 use tokio::sync::watch;
@@ -64,6 +63,15 @@ pub struct IngestRequest {
     pub client: Client,
 }
 
+impl IngestRequest {
+    /// An upload of this length, of `client`: it replaces what is there, and leaves nothing where it breaks off.
+    #[must_use]
+    pub const fn upload(length: Option<u64>, client: Client) -> Self {
+        let (precondition, on_break) = (Precondition::None, OnBreak::Discard);
+        Self { length, precondition, rate: None, durable: None, on_break, every: None, modified: None, client }
+    }
+}
+
 /// An upload under way: one content, or the files of a recording one after the other.
 pub struct Writer {
     service: Arc<MediaService>,
@@ -97,14 +105,26 @@ type BegunUpload = (Option<Arc<RunningRecording>>, Box<dyn UploadSink>);
 pub async fn begin(
     service: &Arc<MediaService>,
     permit: &Permit<ToWrite>,
-    request: IngestRequest,
+    mut request: IngestRequest,
     stages: Stages,
 ) -> Result<Writer, IngestError> {
+    if permit.link().is_some() {
+        // What a link was given for stays as it is.
+        request.precondition = Precondition::All(vec![Precondition::MustNotExist, request.precondition]);
+    }
     match begin_upload(service, permit, request, stages).await {
         Err(IngestError::Store(StoreError::NotADirectory)) => {
             Err(below_content(&*service.contents, permit.path()).await.into())
         }
-        begun => begun,
+        begun => begun.map_err(|error| named_by_link(permit, error)),
+    }
+}
+
+/// The error of an upload, which names the precondition of all uploads by a link where that fails.
+fn named_by_link(permit: &Permit<ToWrite>, error: IngestError) -> IngestError {
+    match error {
+        IngestError::Store(StoreError::PreconditionFailed) if permit.link().is_some() => IngestError::PresentByLink,
+        error => error,
     }
 }
 
@@ -148,8 +168,8 @@ async fn begin_upload(
     let mut name = None;
     let begun_upload = match rate {
         Some(rate) => {
-            progress.note(0, service.uptime());
-            let claim = service.recording_names.claim(permit.path(), &progress, service.uptime()).await;
+            progress.note(0, service.life.uptime());
+            let claim = service.recording_names.claim(permit.path(), &progress, service.life.uptime()).await;
             let (claimed, held) = claim.ok_or(IngestError::NameTaken)?;
             name = Some(claimed);
             match go_on_in_place(service, &request, (held, rate), (client, &charged), &progress).await {
@@ -161,20 +181,10 @@ async fn begin_upload(
     };
     progress.received.store(begun_upload.1.begun_with(), Ordering::Relaxed);
     let listed = rate.is_none().then(|| {
-        let upload = RunningStream {
-            path: request.path.joined(),
-            client: client.address,
-            user: permit.user().map(str::to_owned),
-            permit: None,
-            charged: charged.clone(),
-            rate,
-            rate_from: RateOrigin::LeftOver,
-            disk: begun_upload.1.disk(),
-            started: now,
-            incoming: Some(Arc::clone(&progress)),
-            stopped: false,
-            passed_to: None,
-        };
+        let user = permit.user().map(str::to_owned);
+        let (client, disk) = (client.address, begun_upload.1.disk());
+        let upload = RunningStream::incoming(&request.path, (client, &charged), disk, Arc::clone(&progress));
+        let upload = RunningStream { user, ..upload };
         ListedUpload::enter(&service.running, service.plane.stream_id(), upload)
     });
     let user = permit.holder();
@@ -189,7 +199,7 @@ async fn begin_upload(
         request,
         progress,
         pace: rate.map(RecordingPace::new),
-        stopping: service.stopping(),
+        stopping: service.life.stopping(),
         client,
         charged,
         claim: Some(claim),
@@ -314,7 +324,7 @@ impl Writer {
     /// Why they are not taken; the upload is over.
     pub async fn write(&mut self, piece: Bytes) -> Result<(), IngestError> {
         let bytes = piece.len() as u64;
-        self.progress.note(bytes, self.service.uptime());
+        self.progress.note(bytes, self.service.life.uptime());
         self.look_at_rate(bytes);
         if self.pace.is_none() {
             budget_use::wait_for(&self.service, &self.charged, Metered::Upload, bytes).await;
@@ -458,7 +468,7 @@ impl Writer {
         let outcome = outcome.await;
         self.content.noted(outcome)?;
         let received = self.progress.received.load(Ordering::Relaxed);
-        let published = self.content.finish().await;
+        let published = self.content.finish().await.map_err(|error| named_by_link(&self.permit, error));
         if let (Some(claim), true) = (self.claim.take(), published.is_ok()) {
             claim.stored(received);
         }

@@ -52,6 +52,11 @@ pub enum IngestError {
     /// Another client has come to the name of a recording that was silent.
     #[error("nothing came for some time, and another client goes on with this recording")]
     Superseded,
+    /// A signed link is for a content that has the name already.
+    #[error(
+        "a content has this name, and uploads by a link overwrite nothing; or the request's condition does not hold"
+    )]
+    PresentByLink,
     /// The server ends.
     #[error("the server ended before all of it had come")]
     Stopping,

@@ -168,9 +168,9 @@ pub fn hash_password(password: &str) -> String {
     hash.expect("the default parameters take passwords of any length").to_string()
 }
 
-/// Logins that were verified, and those that are.
+/// Logins by passwords that were verified, and those that are.
 #[derive(Default)]
-pub struct Logins {
+pub(crate) struct PasswordLogins {
     /// Two independent 64-bit hashes of each verified login, and the time until which it is remembered.
     verified: Mutex<HashMap<(u64, u64), Instant>>,
     keys: (RandomState, RandomState),
@@ -178,7 +178,7 @@ pub struct Logins {
     queue: Arc<LoginQueue>,
 }
 
-impl Logins {
+impl PasswordLogins {
     /// The principal, if `name` and `password` are those of an account. `from` is where they were sent from.
     ///
     /// # Errors
@@ -254,7 +254,7 @@ mod tests {
     }
 
     async fn login(
-        logins: &Logins,
+        logins: &PasswordLogins,
         accounts: &Accounts,
         name: &str,
         password: &str,
@@ -265,7 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_storm_of_wrong_passwords_locks_no_user_out() {
-        let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
+        let (logins, accounts) = (Arc::new(PasswordLogins::default()), Arc::new(accounts()));
         let user = Ok(Principal::Account(AccountName::proven("ada")));
         assert_eq!(login(&logins, &accounts, "ada", "secret", address(1)).await, user);
         assert_eq!(
@@ -309,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_that_is_no_user_waits_for_a_verification_too() {
-        let (logins, accounts) = (Logins::default(), accounts());
+        let (logins, accounts) = (PasswordLogins::default(), accounts());
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let mut login = std::pin::pin!(login(&logins, &accounts, "bob", "secret", address(1)));
         tokio::select! {
@@ -324,7 +324,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_right_password_amid_a_storm_from_its_own_address_has_its_turn() {
-        let (logins, accounts) = (Arc::new(Logins::default()), Arc::new(accounts()));
+        let (logins, accounts) = (Arc::new(PasswordLogins::default()), Arc::new(accounts()));
         let held = logins.queue.turn(address(9)).await.expect("nobody waits");
         let ask = |password: String| {
             let (logins, accounts) = (Arc::clone(&logins), Arc::clone(&accounts));

@@ -21,9 +21,8 @@ use crate::media_service::MediaService;
 use crate::operations::Requester;
 use crate::pipeline::{Pipe, PipeError, Stages};
 use crate::quota::QuotaShare;
-use crate::rate::{RateTerms, RequestedRate};
-use crate::reads::{self, ContentRead, OpenedContent, ReadPurpose};
-use crate::session::{ContentPart, Viewer};
+use crate::reads::{self, ContentRead, OpenedContent};
+use crate::session::Viewer;
 
 /// Most contents and folders that one copy makes: a larger tree is copied in parts.
 const COPIED_MAX: usize = 100_000;
@@ -255,16 +254,9 @@ async fn copy_content(
 ) -> Result<(), NamespaceError> {
     let source = service.lookup(from).await?;
     let client = terms.client;
-    let request = IngestRequest {
-        length: Some(source.size),
-        precondition: if terms.replaces { Precondition::None } else { Precondition::MustNotExist },
-        rate: None,
-        durable: None,
-        on_break: OnBreak::Discard,
-        every: None,
-        modified: Some(source.modified),
-        client,
-    };
+    let precondition = if terms.replaces { Precondition::None } else { Precondition::MustNotExist };
+    let modified = Some(source.modified);
+    let request = IngestRequest { precondition, modified, ..IngestRequest::upload(Some(source.size), client) };
     let mut writer = ingest::begin(service, to, request, Stages::default()).await?;
     copy_into(service, from, &mut writer, client).await?;
     writer.finish().await?;
@@ -300,17 +292,8 @@ async fn open_parts(
     let parts = parts.iter().filter(|(_, length)| *length > 0);
     let body = parts.map(|&(offset, length)| Segment::Range { offset, length }).collect();
     let charged = service.charged(from, client);
-    let read = ContentRead {
-        opened,
-        body,
-        part: ContentPart::Whole,
-        purpose: ReadPurpose::Plays,
-        terms: RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None },
-        viewer: Viewer::unnamed(client.address, service.hash(module_path!()), &charged),
-        charged,
-        client,
-        stages: Stages::default(),
-    };
+    let viewer = Viewer::unnamed(client.address, service.hash(module_path!()), &charged);
+    let read = ContentRead::bulk(opened, body, (viewer, charged), client);
     Ok(reads::open_pipe(service, read).await?)
 }
 

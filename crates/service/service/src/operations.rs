@@ -3,15 +3,17 @@
 //! Not here: running them (crate `automation`; the server passes an object that does).
 
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
-use api::{CertificateStatus, JobStatus, Removals, SettingEntry, SettingsPatch, WebhookStatus};
+use api::{CertificateStatus, Forecast, JobStatus, Removals, SettingEntry, SettingsPatch, WebhookStatus};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use units::{ByteCount, Nanos};
 
-use crate::access::{Permit, ToRead};
+use crate::access::{Permit, ToAdminister, ToObserve, ToRead};
 use crate::client::Client;
 use crate::contents::ContentPath;
+use crate::lock::lock;
 
 /// The client behind a request, for the event log.
 #[derive(Debug, Clone, Copy)]
@@ -189,4 +191,103 @@ pub trait Operations: Send + Sync + 'static {
     /// # Errors
     /// Too much waits.
     fn settings(&self, change: Option<SettingsChange>) -> Result<PendingSettings, SettingsError>;
+}
+
+/// The operations once the server has started them, and the forecasts that it makes. They have the service, and not the other way round.
+#[derive(Default)]
+pub struct StartedOperations {
+    started: OnceLock<Weak<dyn Operations>>,
+    /// When disks, volumes and quotas are full, as of the last look.
+    forecasts: Mutex<Vec<Forecast>>,
+}
+
+impl StartedOperations {
+    /// Shows and steers these from now on, for as long as they live. Has no effect the second time.
+    pub fn begin(&self, operations: &Arc<dyn Operations>) {
+        let _ = self.started.set(Arc::downgrade(operations));
+    }
+
+    fn get(&self) -> Option<Arc<dyn Operations>> {
+        self.started.get()?.upgrade()
+    }
+
+    /// All jobs.
+    #[must_use]
+    pub fn jobs(&self, _permit: &Permit<ToObserve>) -> Vec<JobStatus> {
+        self.get().map_or_else(Vec::new, |operations| operations.jobs())
+    }
+
+    /// All webhooks.
+    #[must_use]
+    pub fn webhooks(&self, _permit: &Permit<ToObserve>) -> Vec<WebhookStatus> {
+        self.get().map_or_else(Vec::new, |operations| operations.webhooks())
+    }
+
+    /// The certificates that serve TLS.
+    #[must_use]
+    pub fn certificates(&self, _permit: &Permit<ToObserve>) -> Vec<CertificateStatus> {
+        self.get().map_or_else(Vec::new, |operations| operations.certificates())
+    }
+
+    /// When each disk, volume and quota is full at its present rate, as of a minute ago at most.
+    #[must_use]
+    pub fn forecasts(&self, _permit: &Permit<ToObserve>) -> Vec<Forecast> {
+        lock(&self.forecasts).clone()
+    }
+
+    /// Shows these forecasts from now on.
+    pub fn show_forecasts(&self, forecasts: Vec<Forecast>) {
+        *lock(&self.forecasts) = forecasts;
+    }
+
+    /// Begins a job now. The event log gets the client and the permit's user.
+    ///
+    /// # Errors
+    /// There is none of this name, or it runs.
+    pub fn run_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
+        self.get().ok_or(JobError::Unknown)?.run_job(name, Requester { address, user: permit.user() })
+    }
+
+    /// Ends a job's run. The event log gets the client and the permit's user.
+    ///
+    /// # Errors
+    /// There is none of this name, or it does not run.
+    pub fn stop_job(&self, name: &str, address: IpAddr, permit: &Permit<ToAdminister>) -> Result<(), JobError> {
+        self.get().ok_or(JobError::Unknown)?.stop_job(name, Requester { address, user: permit.user() })
+    }
+
+    /// The contents that a `keep` job or a ring would remove now; none of them is removed.
+    ///
+    /// # Errors
+    /// There is no such job or ring, or another look is under way; in words, the folder cannot be looked through.
+    pub async fn removals(
+        &self,
+        rule: RemovalRule,
+        _permit: &Permit<ToObserve>,
+    ) -> Result<Result<Removals, String>, JobError> {
+        self.get().ok_or(JobError::Unknown)?.removals(rule)?.await.map_err(|_| JobError::Stopping)
+    }
+
+    /// Sends a webhook an event that says that it is a test. False: there is none of this name.
+    pub fn test_webhook(&self, name: &str, _permit: &Permit<ToAdminister>) -> bool {
+        self.get().is_some_and(|operations| operations.test_webhook(name))
+    }
+
+    /// The thumbnail of the permit's content, a JPEG; none where it has none, or too many wait.
+    pub async fn thumbnail(&self, permit: Permit<ToRead>, client: Client) -> Option<Bytes> {
+        self.get()?.thumbnail(permit, client).await.ok().flatten()
+    }
+
+    /// The settings in force, after a change of them if there is one.
+    ///
+    /// # Errors
+    /// They are not changed, or cannot be looked up now.
+    pub async fn settings(
+        &self,
+        change: Option<SettingsChange>,
+        _permit: &Permit<ToAdminister>,
+    ) -> Result<SettingsInForce, SettingsError> {
+        let pending = self.get().ok_or(SettingsError::Busy)?.settings(change)?;
+        pending.await.unwrap_or(Err(SettingsError::Busy))
+    }
 }

@@ -31,7 +31,6 @@ const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 
 /// An open content, with a permit to read it.
 pub struct OpenedContent {
-    pub(crate) path: String,
     /// The permit to read it.
     permit: Permit<ToRead>,
     /// Its entry in its directory.
@@ -40,14 +39,6 @@ pub struct OpenedContent {
     /// The rate that it needs, if that was looked up.
     pub(crate) media: Option<MediaRate>,
     requested_at: Instant,
-}
-
-impl OpenedContent {
-    /// Its path below the root.
-    #[must_use]
-    pub fn path(&self) -> &str {
-        &self.path
-    }
 }
 
 /// A read of an open content.
@@ -99,6 +90,27 @@ pub enum PacedRead {
 }
 
 impl ContentRead {
+    /// A read of `body` that is kept, as best effort.
+    #[must_use]
+    pub fn bulk(
+        opened: OpenedContent,
+        body: Vec<Segment>,
+        (viewer, charged): (Viewer, ChargedBudgets),
+        client: Client,
+    ) -> Self {
+        Self {
+            opened,
+            body,
+            part: ContentPart::Download,
+            purpose: ReadPurpose::Plays,
+            terms: RateTerms { rate: RequestedRate::Bulk, burst: None, ceiling: None },
+            viewer,
+            charged,
+            client,
+            stages: Stages::default(),
+        }
+    }
+
     /// The rate that it is going to ask for.
     #[must_use]
     pub fn rate(&self, service: &MediaService) -> Option<BitRate> {
@@ -112,20 +124,20 @@ impl ContentRead {
         let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
         let bytes = ranges.map(Segment::length).sum();
         let is_small = bytes <= SMALL_READ_BYTES_MAX;
-        let mut asked = self.terms;
+        let (mut asked, path) = (self.terms, self.opened.permit.path().joined());
         if self.charged.is_open() {
             asked = asked.within_need(self.opened.media, self.opened.content.size);
         }
         match self.purpose {
             _ if !is_small => {}
             ReadPurpose::Plays
-                if asked.rate != RequestedRate::Unstated || !service.sessions.names_rate(&self.viewer) => {}
-            ReadPurpose::Looks if service.sessions.has(&self.viewer, service.hash(&self.opened.path)) => {
+                if asked.rate != RequestedRate::Unstated || !service.sessions.lock().names_rate(&self.viewer) => {}
+            ReadPurpose::Looks if service.sessions.lock().has(&self.viewer, service.hash(&path)) => {
                 asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
             }
             ReadPurpose::Plays | ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = RequestedRate::Bulk,
         }
-        let mut terms = DeliveryTerms::decide(&service.config(), &self.opened.path, asked, self.opened.media, bytes);
+        let mut terms = DeliveryTerms::decide(&service.config(), &path, asked, self.opened.media, bytes);
         terms.is_companion = is_small && self.terms.rate != RequestedRate::Bulk;
         terms
     }
@@ -134,7 +146,7 @@ impl ContentRead {
         let terms = self.terms(service);
         let want = if self.terms.rate == RequestedRate::Unstated { Want::FileAndRate } else { Want::File };
         let Self {
-            opened: OpenedContent { path, permit, content, requested_at, .. },
+            opened: OpenedContent { permit, content, requested_at, .. },
             body,
             part,
             viewer,
@@ -143,6 +155,7 @@ impl ContentRead {
             stages,
             ..
         } = self;
+        let path = permit.path().joined();
         (
             DeliveryRequest { path, content, body, terms, viewer, part, client, permit, charged, want, requested_at },
             stages,
@@ -161,8 +174,7 @@ pub async fn open_content(
 ) -> Result<OpenedContent, StoreError> {
     let requested_at = Instant::now();
     let Opened { entry, content, media } = service.contents.open(permit.path(), want).await?;
-    let (path, permit) = (permit.path().joined(), permit.clone());
-    Ok(OpenedContent { path, permit, entry, content, media, requested_at })
+    Ok(OpenedContent { permit: permit.clone(), entry, content, media, requested_at })
 }
 
 /// Opens the content at the permit's path for a read of `viewer` that asks for `rate`. Where that is not said, the container is looked into,
@@ -180,7 +192,7 @@ pub async fn open_for(
     if rate != RequestedRate::Unstated {
         return open_content(service, permit, Want::File).await;
     }
-    if service.sessions.names_rate(viewer) {
+    if service.sessions.lock().names_rate(viewer) {
         let opened = open_content(service, permit, Want::File).await?;
         if opened.content.size <= SMALL_READ_BYTES_MAX {
             return Ok(opened);

@@ -6,7 +6,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::SystemTime;
 
 use api::RateOrigin;
 use dataplane::control::{Command, RecordingPlace, RecordingRequest, Report, WrittenDisks};
@@ -113,20 +112,9 @@ impl RunningRecording {
     ) -> Result<(), BudgetRefusal> {
         let service = &self.service;
         service.sessions.begin_recording(self.request.stream, charged, self.request.rate)?;
-        let running = RunningStream {
-            path: path.joined(),
-            client,
-            user: None,
-            permit: None,
-            charged: charged.clone(),
-            rate: Some(self.request.rate),
-            rate_from: RateOrigin::Request,
-            disk: self.request.disks.store,
-            started: SystemTime::now(),
-            incoming: Some(progress),
-            stopped: false,
-            passed_to: None,
-        };
+        let (rate, rate_from) = (Some(self.request.rate), RateOrigin::Request);
+        let running = RunningStream::incoming(path, (client, charged), self.request.disks.store, progress);
+        let running = RunningStream { rate, rate_from, ..running };
         service.running.enter(self.request.stream, running, None, &|key| service.accounts.limits(key))
     }
 }

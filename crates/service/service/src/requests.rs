@@ -6,9 +6,11 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
 use crate::file_names::{DAY, LAST, civil, since_epoch};
+use crate::lock::lock;
 use crate::log::{KindLimit, Log, LogWriter};
 
 /// Bytes of a line's request at most.
@@ -16,8 +18,16 @@ const REQUEST_BYTES_MAX: usize = 1280;
 
 const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// FinishedRequests by their first digit of status, 1 to 5.
-pub type StatusCounts = [AtomicU64; 5];
+/// Finished requests of one front end.
+#[derive(Debug)]
+pub struct FrontRequests {
+    /// The metric that shows them.
+    pub metric: &'static str,
+    /// Its meaning.
+    pub help: &'static str,
+    /// By the first digit of their status, 1 to 5.
+    pub by_class: [AtomicU64; 5],
+}
 
 /// Facts that the access log records of a finished request.
 #[derive(Debug, Clone)]
@@ -36,22 +46,33 @@ pub struct RequestRecord {
 
 /// Finished requests.
 pub struct FinishedRequests {
-    /// Of HTTP.
-    pub http: StatusCounts,
-    /// Commands of FTP that name a content, a folder or a user.
-    pub ftp: StatusCounts,
+    /// In the order of their starts.
+    fronts: Mutex<Vec<Arc<FrontRequests>>>,
     access: Log,
     refused: KindLimit,
 }
 
 impl FinishedRequests {
     pub(crate) fn new(access: Log) -> Self {
-        Self { http: StatusCounts::default(), ftp: StatusCounts::default(), access, refused: KindLimit::default() }
+        Self { fronts: Mutex::default(), access, refused: KindLimit::default() }
     }
 
-    /// Counts a finished request among `counts`, and writes its line of the access log; `bytes` are those of its body.
-    pub fn note(&self, counts: &StatusCounts, (status, bytes): (u16, u64), record: impl FnOnce() -> RequestRecord) {
-        counts[usize::from(status / 100).clamp(1, 5) - 1].fetch_add(1, Ordering::Relaxed);
+    /// Counts of a front end that starts, shown as `metric`.
+    pub fn begin(&self, metric: &'static str, help: &'static str) -> Arc<FrontRequests> {
+        let front = Arc::new(FrontRequests { metric, help, by_class: Default::default() });
+        lock(&self.fronts).push(Arc::clone(&front));
+        front
+    }
+
+    /// Counts of all front ends.
+    #[must_use]
+    pub fn fronts(&self) -> Vec<Arc<FrontRequests>> {
+        lock(&self.fronts).clone()
+    }
+
+    /// Counts a finished request of `front`, and writes its line of the access log; `bytes` are those of its body.
+    pub fn note(&self, front: &FrontRequests, (status, bytes): (u16, u64), record: impl FnOnce() -> RequestRecord) {
+        front.by_class[usize::from(status / 100).clamp(1, 5) - 1].fetch_add(1, Ordering::Relaxed);
         let is_written = || status < 400 || self.refused.admits(&status.to_string(), Instant::now());
         if self.access.is_on() && is_written() {
             self.access.line(record().line(status, bytes, SystemTime::now()));

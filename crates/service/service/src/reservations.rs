@@ -25,9 +25,8 @@ use crate::contents::{ContentPath, NameKind, StoreError, Want};
 use crate::delivery::DeliveryError;
 use crate::events;
 use crate::links::payload;
-use crate::pipeline::Stages;
 use crate::rate::{RateTerms, RequestedRate};
-use crate::reads::{self, ContentRead, OpenedContent, ReadPurpose};
+use crate::reads::{self, ContentRead, OpenedContent};
 use crate::reservation_ahead::{FROM_MAX, LENGTH_MAX, ReservationAhead, ReservationWish, ReservedRoom, peak};
 use crate::session::{ContentPart, Viewer};
 use crate::shortage::Shortage;
@@ -169,7 +168,7 @@ pub async fn remove(service: &MediaService, id: i64, permit: &OwnPermit) -> Resu
 
 /// Takes the room of reservations that come near, and gives back that of those that are over, until the last reference to the service is
 /// gone.
-pub async fn keep(service: Weak<MediaService>) {
+pub(crate) async fn keep(service: Weak<MediaService>) {
     let mut period = interval(LOOK_PERIOD);
     loop {
         period.tick().await;
@@ -231,17 +230,10 @@ async fn take(
 ) -> Result<(), ReservationError> {
     let opened = content_of(service, permit).await?;
     let length = opened.entry.size;
-    let read = ContentRead {
-        opened,
-        body: vec![Segment::Range { offset: 0, length }],
-        part: ContentPart::Elsewhere,
-        purpose: ReadPurpose::Plays,
-        terms: RateTerms { rate: RequestedRate::Rate(ahead.wish.rate), burst: Some(Nanos::ZERO), ceiling: None },
-        viewer: viewer.clone(),
-        charged,
-        client: own(ahead.wish.local),
-        stages: Stages::default(),
-    };
+    let terms = RateTerms { rate: RequestedRate::Rate(ahead.wish.rate), burst: Some(Nanos::ZERO), ceiling: None };
+    let body = vec![Segment::Range { offset: 0, length }];
+    let bulk = ContentRead::bulk(opened, body, (viewer.clone(), charged), own(ahead.wish.local));
+    let read = ContentRead { part: ContentPart::Elsewhere, terms, ..bulk };
     let pipe = reads::open_pipe(service, read).await?;
     let left = Nanos::from_secs(ahead.wish.until.saturating_sub(service.accounts.now()));
     let kept = service.sessions.keep(viewer, left);

@@ -133,6 +133,12 @@ pub(crate) struct UploadRecord {
     pub(crate) is_done: bool,
 }
 
+impl UploadRecord {
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+    }
+}
+
 /// A change of the table.
 #[derive(Debug, Serialize, Deserialize)]
 enum UploadChange {

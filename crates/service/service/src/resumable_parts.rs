@@ -94,15 +94,10 @@ impl ResumableUploads {
             return Err(ResumeError::TooMany);
         }
         let request = IngestRequest {
-            length: None,
-            // A part that a crash left and that was found late is of the same bytes.
-            precondition: Precondition::None,
-            rate: None,
-            durable: None,
             on_break: if terms.whole_only { OnBreak::Discard } else { OnBreak::Keep },
-            every: None,
-            modified: record.modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
-            client: terms.client,
+            modified: record.modified(),
+            // It may replace a part that a crash left and that was found late: that is of the same bytes.
+            ..IngestRequest::upload(None, terms.client)
         };
         let at = permit.at(part_path(&kept.path(), id, terms.offset));
         let writer = match terms.length {
@@ -169,7 +164,8 @@ impl ResumableUploads {
     /// Makes the content of its parts: the one part gets the name, several are copied.
     pub(crate) async fn assemble(&self, kept: &KeptUpload, turn: &mut StoredParts) -> Result<(), ResumeError> {
         let (record, target) = (kept.record(), kept.path());
-        let UploadRecord { client, user, modified, charged, only_new, .. } = record;
+        let modified = record.modified();
+        let UploadRecord { client, user, charged, only_new, .. } = record;
         let replaced = match self.service.contents.lookup(&target).await {
             Ok(entry) if entry.kind == NameKind::Directory => return Err(StoreError::IsDirectory.into()),
             Ok(entry) => entry.size,
@@ -191,14 +187,9 @@ impl ResumableUploads {
             return Ok(());
         }
         let request = IngestRequest {
-            length: Some(turn.end),
             precondition: if only_new { Precondition::MustNotExist } else { Precondition::None },
-            rate: None,
-            durable: None,
-            on_break: OnBreak::Discard,
-            every: None,
-            modified: modified.map(|seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
-            client,
+            modified,
+            ..IngestRequest::upload(Some(turn.end), client)
         };
         let to = Permit::of_configuration(target.clone());
         let mut writer = ingest::begin(&self.service, &to, request, Stages::default()).await?;

@@ -180,6 +180,29 @@ impl RunningStreams {
 }
 
 impl RunningStream {
+    /// An upload under way.
+    pub(crate) fn incoming(
+        path: &ContentPath,
+        (client, charged): (IpAddr, &ChargedBudgets),
+        disk: DiskId,
+        progress: Arc<RecordingProgress>,
+    ) -> Self {
+        Self {
+            path: path.joined(),
+            client,
+            user: None,
+            permit: None,
+            charged: charged.clone(),
+            rate: None,
+            rate_from: RateOrigin::LeftOver,
+            disk,
+            started: SystemTime::now(),
+            incoming: Some(progress),
+            stopped: false,
+            passed_to: None,
+        }
+    }
+
     /// Asks the plane for its end; false if the plane's queue is full.
     fn stop(&mut self, stream: StreamId, plane: &PlaneClient) -> bool {
         let asked = plane.stop(stream);

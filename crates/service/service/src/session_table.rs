@@ -12,8 +12,7 @@
 //!
 //! Promise: no request waits longer than a player's patience. Not here: the rules (`session`).
 
-use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use dataplane::control::{Command, Resource};
@@ -102,37 +101,21 @@ impl SessionTable {
         }
     }
 
-    pub(crate) fn hold_for(&self, hold: Nanos) {
-        lock(&self.sessions).hold_for(hold);
+    /// The rules, as they are between two waits.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
+        lock(&self.sessions)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        lock(&self.sessions).len()
-    }
-
-    /// True if the viewer has a reservation for this content.
-    pub(crate) fn has(&self, viewer: &Viewer, content: u64) -> bool {
-        lock(&self.sessions).has(viewer, content)
-    }
-
-    /// True if the viewer has named the rate of what it plays ([`Sessions::names_rate`]).
-    pub(crate) fn names_rate(&self, viewer: &Viewer) -> bool {
-        lock(&self.sessions).names_rate(viewer)
-    }
-
-    /// The viewer's reservation beside which small reads of this rate are made.
-    pub(crate) fn share_of(&self, viewer: &Viewer, rate: BitRate) -> Option<ReservationId> {
-        lock(&self.sessions).share_of(viewer, rate)
-    }
-
-    /// The same for a read beside segments of which the first may have been asked for at the same time: whether that is admitted is
+    /// The viewer's reservation beside which small reads are made ([`Sessions::share_of`]), of segments of which the first may have been asked for at the same time: whether that is admitted is
     /// waited for.
     pub(crate) async fn share_beside(&self, viewer: &Viewer) -> Option<ReservationId> {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         loop {
             let changed = self.changed.notified();
-            let share = self.share_of(viewer, BitRate(0));
-            let begins = lock(&self.sessions).begins(viewer, BitRate(0));
+            let (share, begins) = {
+                let sessions = self.lock();
+                (sessions.share_of(viewer, BitRate(0)), sessions.begins(viewer, BitRate(0)))
+            };
             if share.is_some() || !begins || timeout_at(deadline, changed).await.is_err() {
                 return share;
             }
@@ -155,7 +138,7 @@ impl SessionTable {
         loop {
             let changed = self.changed.notified();
             let (begin, is_series) = {
-                let mut sessions = lock(&self.sessions);
+                let mut sessions = self.lock();
                 let begin = sessions.begin(request, &|key| self.accounts.limits(key), self.now());
                 (begin, sessions.is_series(&request.viewer, request.stream))
             };
@@ -183,7 +166,7 @@ impl SessionTable {
 
     /// A stream of a session was admitted.
     pub(crate) fn started(&self, viewer: &Viewer, stream: StreamId, reservation: ReservationId) {
-        let release = lock(&self.sessions).started(viewer, stream, reservation);
+        let release = self.lock().started(viewer, stream, reservation);
         self.changed.notify_waiters();
         if let Some(reservation) = release {
             self.plane.release(reservation);
@@ -211,7 +194,7 @@ impl SessionTable {
             let limits = &|key: &_| self.accounts.limits(key);
             let unread = self.unread.unread(Instant::now());
             let short = ShortResource { resource: short, times, unread: &unread };
-            let retry = lock(&self.sessions).refused(request, short, limits, self.now());
+            let retry = self.lock().refused(request, short, limits, self.now());
             match retry {
                 Retry::Release(yielding, streams) => {
                     yielding.into_iter().for_each(|reservation| self.plane.release(reservation));
@@ -234,7 +217,7 @@ impl SessionTable {
                         answer();
                     }
                     if let Some(unsent) = self.unsent(&request.viewer).filter(|_| !tried.no_room) {
-                        lock(&self.sessions).leaves(&request.viewer, unsent);
+                        self.lock().leaves(&request.viewer, unsent);
                         tried.no_room = true;
                         return true;
                     }
@@ -246,7 +229,7 @@ impl SessionTable {
                             return false;
                         };
                         older.clear();
-                        lock(&self.sessions).leaves(&request.viewer, stopped);
+                        self.lock().leaves(&request.viewer, stopped);
                     }
                 }
             }
@@ -273,7 +256,7 @@ impl SessionTable {
 
     /// The viewer's reads of a content, the newest first, with the bytes that the client of each has taken.
     fn taken_bytes(&self, viewer: &Viewer, content: u64) -> Vec<(StreamId, u64)> {
-        let reads = lock(&self.sessions).reads(viewer, content);
+        let reads = self.lock().reads(viewer, content);
         let taken = |stream| Some((stream, self.gauges.find(stream)?.sent_bytes.get()));
         reads.into_iter().filter_map(taken).collect()
     }
@@ -294,12 +277,12 @@ impl SessionTable {
         rate: BitRate,
     ) -> Result<(), BudgetRefusal> {
         let limits = &|key: &_| self.accounts.limits(key);
-        lock(&self.sessions).begin_recording(stream, (charged, rate), limits, self.now())
+        self.lock().begin_recording(stream, (charged, rate), limits, self.now())
     }
 
     /// The recording ended.
     pub(crate) fn end_recording(&self, stream: StreamId) {
-        lock(&self.sessions).end_recording(stream);
+        self.lock().end_recording(stream);
         self.changed.notify_waiters();
     }
 
@@ -310,7 +293,7 @@ impl SessionTable {
 
     /// Releases what a budget holds without reading it, but for the reservations of `viewer`; true if there was something.
     pub(crate) fn give_up(&self, key: &BudgetKey, viewer: &Viewer) -> bool {
-        let given_up = lock(&self.sessions).give_up(key, viewer, self.now());
+        let given_up = self.lock().give_up(key, viewer, self.now());
         let some = !given_up.is_empty();
         given_up.into_iter().for_each(|reservation| self.plane.release(reservation));
         some
@@ -318,39 +301,23 @@ impl SessionTable {
 
     /// Keeps the reservation of a viewer for it for so long; false: it has none.
     pub(crate) fn keep(&self, viewer: &Viewer, time: Nanos) -> bool {
-        lock(&self.sessions).keep(viewer, self.now().saturating_add(time))
+        self.lock().keep(viewer, self.now().saturating_add(time))
     }
 
     /// True if a reservation is kept for this viewer.
     pub(crate) fn keeps(&self, viewer: &Viewer) -> bool {
-        lock(&self.sessions).keeps(viewer, self.now())
+        self.lock().keeps(viewer, self.now())
     }
 
     /// Keeps nothing for this viewer any more.
     pub(crate) fn keep_no_more(&self, viewer: &Viewer) {
-        let released = lock(&self.sessions).keep_no_more(viewer);
+        let released = self.lock().keep_no_more(viewer);
         released.into_iter().for_each(|reservation| self.plane.release(reservation));
-    }
-
-    /// Bits per second that a budget has promised to reads, and to recordings.
-    pub(crate) fn promised_by(&self, key: &BudgetKey) -> (u64, u64) {
-        lock(&self.sessions).promised_by(key)
-    }
-
-    /// The budgets that something is charged to.
-    pub(crate) fn budgets(&self) -> HashSet<BudgetKey> {
-        lock(&self.sessions).budgets()
-    }
-
-    /// Bits per second that a budget has reserved, and the part of them that no read uses.
-    pub(crate) fn reserved_by(&self, key: &BudgetKey) -> (u64, u64) {
-        let sessions = lock(&self.sessions);
-        (sessions.reserved_by(key), sessions.idle_by(key))
     }
 
     /// A read of a viewer that names itself of which nothing was sent yet.
     fn unsent(&self, viewer: &Viewer) -> Option<StreamId> {
-        let reads = lock(&self.sessions).named_reads(viewer);
+        let reads = self.lock().named_reads(viewer);
         let is_unsent =
             |stream: &StreamId| self.gauges.find(*stream).is_some_and(|gauges| gauges.sent_bytes.get() == 0);
         reads.into_iter().find(is_unsent)
@@ -366,17 +333,12 @@ impl SessionTable {
     ) -> Option<SessionAccount> {
         let now = self.now();
         let requested_at = now.saturating_sub(Nanos::from(took));
-        lock(&self.sessions).sent_whole(viewer, stream, &WholeContent { requested_at, lasts, was_late }, now)
-    }
-
-    /// The accounts of the sessions in which a stream runs.
-    pub(crate) fn accounts(&self) -> HashMap<StreamId, SessionAccount> {
-        lock(&self.sessions).accounts()
+        self.lock().sent_whole(viewer, stream, &WholeContent { requested_at, lasts, was_late }, now)
     }
 
     /// Ends a stream's part in its session; a reservation that the session does not keep is released.
     pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: StreamRelease) {
-        let release = lock(&self.sessions).end(viewer, stream, left, self.now());
+        let release = self.lock().end(viewer, stream, left, self.now());
         self.changed.notify_waiters();
         if let Some(reservation) = release {
             self.plane.release(reservation);
@@ -386,7 +348,7 @@ impl SessionTable {
     /// Releases the reservations that sessions held for too long, and looks for streams that are not read. Called each second.
     pub(crate) fn expire(&self) {
         self.unread.look(&self.gauges, Instant::now());
-        let expired = lock(&self.sessions).expire(self.now());
+        let expired = self.lock().expire(self.now());
         for reservation in expired {
             self.plane.release(reservation);
         }

@@ -248,7 +248,7 @@ pub async fn remove(
 }
 
 /// Removes what is too old or too much, every minute while the service is there.
-pub async fn keep(service: Weak<MediaService>) {
+pub(crate) async fn keep(service: Weak<MediaService>) {
     let mut period = interval(LOOK_PERIOD);
     let mut is_first = true;
     loop {

@@ -13,29 +13,24 @@ use std::time::{Duration, SystemTime};
 use program::output::say;
 use rustix::fs::OFlags;
 use service::MediaService;
-use service::figures::note_history;
 use service::history::{HistorySlot, SLOT_BYTES, SLOTS};
 
-/// Between two figures.
-const PERIOD: Duration = Duration::from_secs(1);
-/// Figures between two writes: those of a slot.
-const FIGURES_KEPT: u32 = 300;
+/// Between two writes: the time of a slot.
+const PERIOD: Duration = Duration::from_secs(300);
 
-/// Gives the service the figures of the file at `path`, has it note those to come, and keeps them in the file.
+/// Gives the service the figures of the file at `path`, and keeps those to come in it.
 pub(super) fn keep(path: &Path, service: &Arc<MediaService>) {
-    let opened = open(path, service);
-    if let Err(error) = &opened {
-        say(format_args!("the figures of the last days are not kept, in {}: {error}", path.display()));
-    }
-    let file = opened.ok().map(Arc::new);
+    let file = match open(path, service) {
+        Ok(file) => Arc::new(file),
+        Err(error) => {
+            return say(format_args!("the figures of the last days are not kept, in {}: {error}", path.display()));
+        }
+    };
     let service = Arc::downgrade(service);
     tokio::spawn(async move {
-        let mut period = tokio::time::interval(PERIOD);
-        for figures in 1_u32.. {
-            period.tick().await;
-            let Some(service) = service.upgrade() else { return };
-            note_history(&service, SystemTime::now());
-            let (Some(file), true) = (file.clone(), figures.is_multiple_of(FIGURES_KEPT)) else { continue };
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            let (Some(service), file) = (service.upgrade(), Arc::clone(&file)) else { return };
             let slots = service.history.to_keep(SystemTime::now());
             // A full disk costs the figures, and nothing else.
             let _ = tokio::task::spawn_blocking(move || write(&file, &slots)).await;

@@ -285,8 +285,6 @@ async fn serve(
         events: events.clone(),
         machine: copy::machine::sample,
     });
-    tokio::spawn(service::reservations::keep(Arc::downgrade(&service)));
-    tokio::spawn(service::trash::keep(Arc::downgrade(&service)));
     history_file::keep(&config.state.join("figures"), &service);
     let told = Arc::downgrade(&service);
     keeper.hear(move |line| {
@@ -324,7 +322,7 @@ async fn serve(
         certificates: listening.certificates.clone(),
         snmp: Snmp::start(config.agentx.as_ref(), &service, Permit::of_server(), |text| say(format_args!("{text}"))),
     });
-    service.operate(&(Arc::clone(&operations) as Arc<dyn Operations>));
+    service.operations.begin(&(Arc::clone(&operations) as Arc<dyn Operations>));
     let (at_work, streaming) = (Arc::clone(&operations), Arc::clone(&service));
     let is_busy = move || {
         let volumes = service::figures::volumes(&streaming, &Permit::of_server());
@@ -371,7 +369,7 @@ async fn serve(
     let (addresses, missing) = (addresses.as_slice(), missing.as_slice());
     let users = accounts.facts().accounts.len();
     let first_code = first_code(&accounts, addresses)?;
-    first_code.iter().for_each(|code| service.offer_first_account(code));
+    first_code.iter().for_each(|code| service.credentials.offer_first_account(code));
     let first_code = first_code.as_deref();
     let greeting =
         Greeting { config: &config, users, first_code, addresses, disks: &disks, links: &links, missing, memory };

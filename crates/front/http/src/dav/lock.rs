@@ -3,7 +3,7 @@
 use http_types::StatusCode;
 use http_types::header::HeaderName;
 use service::access::{Permit, ToWrite};
-use service::contents::{OnBreak, Precondition, StoreError};
+use service::contents::{Precondition, StoreError};
 use service::ingest::{self, IngestRequest};
 use service::namespace::NamespaceError;
 use service::pipeline::Stages;
@@ -95,7 +95,9 @@ fn of_lock(error: &LockError, unknown: StatusCode) -> Reply {
     let detail = error.to_string();
     match error {
         LockError::Conflict(root) => {
-            Reply::problem(StatusCode::LOCKED, &detail).failing(DavCondition::NoConflictingLock(address(root, "")))
+            let root = address(root, "");
+            let detail = LockError::Conflict(root.clone()).to_string();
+            Reply::problem(StatusCode::LOCKED, &detail).failing(DavCondition::NoConflictingLock(root))
         }
         LockError::TooMany => problem::client_busy(&detail),
         LockError::Unknown => Reply::problem(unknown, &detail).failing(DavCondition::LockTokenMatchesRequestUri),
@@ -128,16 +130,8 @@ async fn check_parent(exchange: &Exchange, permit: &Permit<ToWrite>) -> Result<(
 
 /// Stores an empty content, where nothing is.
 async fn make_content(exchange: &Exchange, permit: &Permit<ToWrite>) -> Result<(), Reply> {
-    let request = IngestRequest {
-        length: Some(0),
-        precondition: Precondition::MustNotExist,
-        rate: None,
-        durable: None,
-        on_break: OnBreak::Discard,
-        every: None,
-        modified: None,
-        client: exchange.client(),
-    };
+    let precondition = Precondition::MustNotExist;
+    let request = IngestRequest { precondition, ..IngestRequest::upload(Some(0), exchange.client()) };
     let stored =
         async { ingest::begin(&exchange.shared.service, permit, request, Stages::default()).await?.finish().await };
     stored.await.map(drop).map_err(|error| problem::of_ingest(&error))

@@ -91,6 +91,13 @@ impl Reply {
         self
     }
 
+    /// Has no cache keep it, unless it says otherwise itself.
+    #[must_use]
+    pub fn uncached(self) -> Self {
+        let has_own = self.fields.iter().any(|(name, _)| *name == header::CACHE_CONTROL);
+        if has_own { self } else { self.field(header::CACHE_CONTROL, "no-store") }
+    }
+
     /// Names the condition of WebDAV that failed.
     #[must_use]
     pub fn failing(mut self, condition: DavCondition) -> Self {

@@ -1,7 +1,7 @@
 //! The calls of the API below `/api/v1`: found in one table, judged, answered.
 //!
 //! Promise: nothing is read of a body, looked up or changed before the right to it is judged; a page of another origin changes nothing.
-//! Not here: the table (`routes`), figures (`management`), orders to streams, jobs and volumes (`actions`).
+//! Not here: the table (`route_table`), figures (`management`), orders to streams, jobs and volumes (`actions`).
 
 mod accounts;
 mod details;
@@ -18,8 +18,8 @@ mod trash;
 
 use std::time::SystemTime;
 
-use http_types::header::CACHE_CONTROL;
 use http_types::{Method, StatusCode};
+use service::contents::ContentPath;
 use service::events;
 use service::operations::Requester;
 
@@ -27,14 +27,15 @@ use crate::archive::Archive;
 use crate::body::RequestBody;
 use crate::exchange::Exchange;
 use crate::message::head::RequestHead;
+use crate::message::query::pairs;
 use crate::message::reply::Reply;
-use crate::routes::{self, API, Call, FoundCall};
+use crate::route_table::find;
+use crate::routes::{API, Call, FoundCall};
 use crate::{actions, login, management, names, problem, removals};
 
 /// True for a call that reads a body.
 pub(crate) fn takes_body(head: &RequestHead) -> bool {
-    head.path.starts_with(API)
-        && routes::find(head.method.as_str(), &head.path).is_ok_and(|found| found.route.body.is_some())
+    head.path.starts_with(API) && find(head.method.as_str(), &head.path).is_ok_and(|found| found.route.body.is_some())
 }
 
 /// The answer to a request below `/api/v1`; none: there is no such call.
@@ -43,7 +44,7 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> O
     if !path.starts_with(API) {
         return None;
     }
-    let found = match routes::find(method.as_str(), path) {
+    let found = match find(method.as_str(), path) {
         Ok(found) => found,
         Err(methods) if methods.is_empty() => return None,
         Err(methods) => return Some(problem::not_allowed(&methods.join(", "))),
@@ -59,9 +60,14 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> O
         let event = events::access_changed((&format!("{:?}", route.call), about), Some(by), SystemTime::now());
         exchange.shared.service.events.tell(event);
     }
-    let reply = performed.unwrap_or_else(|reply| reply);
-    let has_own = reply.fields.iter().any(|(name, _)| *name == CACHE_CONTROL);
-    Some(if has_own { reply } else { reply.field(CACHE_CONTROL, "no-store") })
+    Some(performed.unwrap_or_else(|reply| reply).uncached())
+}
+
+/// The path of the content that the query names.
+fn one_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
+    let path = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "path");
+    let (_, path) = path.ok_or_else(|| Reply::problem(StatusCode::BAD_REQUEST, "name the content: `?path=PATH`"))?;
+    ContentPath::parse(&path).map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`path=`: {error}")))
 }
 
 async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {

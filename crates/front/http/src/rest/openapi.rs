@@ -1,6 +1,6 @@
 //! The description of the API (OpenAPI 3.1), made of the table of calls and of the types of `api`.
 //!
-//! Promise: each call of the table, and each document that it names, is described. Not here: the table (`routes`).
+//! Promise: each call of the table, and each document that it names, is described. Not here: the table (`route_table`).
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 use utoipa::openapi::{RefOr, Schema};
 
 use crate::message::problem_type::ProblemType;
-use crate::routes::{API, CallAnswer, CallRight, REQUIRED_KEYS, ROUTES, Route};
+use crate::route_table::{REQUIRED_KEYS, ROUTES};
+use crate::routes::{API, CallAnswer, CallRight, Route};
 
 const JSON: &str = "application/json";
 const PROBLEM: &str = "application/problem+json";

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use http_types::header::{CACHE_CONTROL, HOST, LOCATION, SET_COOKIE, USER_AGENT};
+use http_types::header::{HOST, LOCATION, SET_COOKIE, USER_AGENT};
 use http_types::{Method, StatusCode};
 use openid::{LoginAnswer, LoginSecret, OpenIdError, Provider};
 use service::access::Principal;
@@ -43,7 +43,7 @@ pub(crate) async fn answer(exchange: &Exchange) -> Option<Reply> {
         return Some(problem::not_allowed("GET"));
     }
     let reply = if path == BEGIN { begin(exchange, openid).await } else { finish(exchange, openid).await };
-    Some(reply.unwrap_or_else(|reply| reply).field(CACHE_CONTROL, "no-store"))
+    Some(reply.unwrap_or_else(|reply| reply).uncached())
 }
 
 async fn begin(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Reply> {
@@ -87,7 +87,7 @@ async fn log_in(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Repl
     let begun = administration::begin_proven_login(service, identity, agent).await;
     let text = begun.map_err(|error| refused(exchange, &error))?;
     end_present(exchange).await?;
-    if let Ok((_, Principal::Account(account))) = service.login_by_browser(&text) {
+    if let Ok((_, Principal::Account(account))) = service.credentials.by_browser(&text) {
         service.events.tell(events::login(account.name(), (exchange.peer.ip(), true), SystemTime::now()));
         exchange.note_user(Some(account.name()));
     }

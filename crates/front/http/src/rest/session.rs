@@ -38,7 +38,7 @@ pub(super) async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Re
     }
     let PasswordLogin { name, password } = read(exchange, body).await?;
     let service = &exchange.shared.service;
-    let login = service.login(&name, &password, exchange.peer.ip()).await;
+    let login = service.credentials.by_password(&name, &password, exchange.peer.ip()).await;
     let principal = login.map_err(|error| problem::of_login(error, false))?;
     exchange.note_user(Some(&name));
     end_present(exchange).await?;
@@ -66,7 +66,7 @@ pub(super) async fn first_user(exchange: &Exchange, body: &mut RequestBody<'_>) 
 /// Ends the login that the request carries, if it is one.
 pub(super) async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
     let service = &exchange.shared.service;
-    let present = login::cookie_text(exchange).and_then(|text| service.login_by_browser(&text).ok());
+    let present = login::cookie_text(exchange).and_then(|text| service.credentials.by_browser(&text).ok());
     let Some((id, principal)) = present else { return Ok(()) };
     exchange.note_user(principal.name().as_deref());
     administration::end_login(service, id).await.map_err(|error| problem::of_change(&error))

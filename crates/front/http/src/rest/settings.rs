@@ -26,7 +26,8 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall, body: &mut Re
             Some(SettingsChange { values, applies_to: condition(&exchange.head.headers) })
         }
     };
-    let in_force = exchange.shared.service.settings(change, &permit).await.map_err(|error| of_settings(&error))?;
+    let in_force =
+        exchange.shared.service.operations.settings(change, &permit).await.map_err(|error| of_settings(&error))?;
     Ok(Reply::json(&in_force.settings).field(ETAG, in_force.tag))
 }
 

@@ -13,9 +13,9 @@ use crate::message::reply::Reply;
 const FRESH: &str = "private, max-age=3600";
 
 pub(super) async fn answer(exchange: &Exchange) -> Result<Reply, Reply> {
-    let path = super::details::one_path(exchange)?;
+    let path = super::one_path(exchange)?;
     let permit = login::permit(exchange, &path).await?;
     let none = || Reply::problem(StatusCode::NOT_FOUND, "there is no thumbnail of it, or none can be made now");
-    let picture = exchange.shared.service.thumbnail(permit, exchange.client()).await.ok_or_else(none)?;
+    let picture = exchange.shared.service.operations.thumbnail(permit, exchange.client()).await.ok_or_else(none)?;
     Ok(Reply::with_body(StatusCode::OK, "image/jpeg", picture).field(CACHE_CONTROL, FRESH))
 }

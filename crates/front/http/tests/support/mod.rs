@@ -736,7 +736,7 @@ impl Harness {
             machine: || None,
         });
         let operations: Arc<dyn Operations> = Arc::new(operations::FakeOperations);
-        service.operate(&operations);
+        service.operations.begin(&operations);
         assert!(plane.service.set(Arc::clone(&service)).is_ok());
         let server = Server::start(ServerParts {
             config: http,
