@@ -4,7 +4,6 @@
 //! can be forgotten or be for another path (decision 0064). Not here: rights of accounts (`accounts`), proof of an account (the
 //! front ends, `logins`).
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -12,6 +11,10 @@ use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, Right
 use crate::budgets::{BudgetKey, ChargedBudgets};
 use crate::client::Client;
 use crate::contents::{ContentPath, PathError};
+pub use crate::right_kinds::{
+    PathRight, RightKind, RightUses, ServerRight, ToAdminister, ToDelete, ToObserve, ToRead, ToSeeBudgets, ToShare,
+    ToWrite,
+};
 
 /// The source of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,76 +106,6 @@ pub enum Denied {
     /// The signed link does not give the right.
     #[error("this link gives no right to such {0} here")]
     NotByLink(RightUses),
-}
-
-/// Uses of a right, as texts name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RightUses(Right);
-
-impl fmt::Display for RightUses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Right::Read => "reads",
-            Right::Write | Right::Delete => "writes",
-            Right::Share => "shares",
-            Right::Administer => "administrative calls",
-        })
-    }
-}
-
-/// A right as a type, so that a permit for another is not taken.
-pub trait RightKind {
-    /// The right.
-    const RIGHT: Right;
-}
-
-/// A right over one path.
-pub trait PathRight: RightKind {}
-
-/// A right over the whole server: over the root folder.
-pub trait ServerRight: RightKind {}
-
-/// Read or list.
-#[derive(Debug, Clone, Copy)]
-pub struct ToRead;
-/// Store.
-#[derive(Debug, Clone, Copy)]
-pub struct ToWrite;
-/// Remove.
-#[derive(Debug, Clone, Copy)]
-pub struct ToDelete;
-/// Give others a link.
-#[derive(Debug, Clone, Copy)]
-pub struct ToShare;
-/// See figures, streams and events: for those that may read everything.
-#[derive(Debug, Clone, Copy)]
-pub struct ToObserve;
-/// See budgets: each account its own.
-#[derive(Debug, Clone, Copy)]
-pub struct ToSeeBudgets;
-/// Steer streams, jobs and volumes.
-#[derive(Debug, Clone, Copy)]
-pub struct ToAdminister;
-
-macro_rules! rights {
-    ($($name:ident: $right:ident $(over $over:ident)?;)*) => {
-        $(
-            impl RightKind for $name {
-                const RIGHT: Right = Right::$right;
-            }
-            $(impl $over for $name {})?
-        )*
-    };
-}
-
-rights! {
-    ToRead: Read over PathRight;
-    ToWrite: Write over PathRight;
-    ToDelete: Delete over PathRight;
-    ToShare: Share over PathRight;
-    ToObserve: Read over ServerRight;
-    ToSeeBudgets: Read;
-    ToAdminister: Administer over ServerRight;
 }
 
 /// Leave to use the right `R` over a path.

@@ -79,6 +79,7 @@ mod recording;
 mod recording_files;
 mod recording_names;
 mod recording_pace;
+mod right_kinds;
 mod session_request;
 mod session_table;
 mod small_reads;
