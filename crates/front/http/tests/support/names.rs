@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use service::contents::{ContentPath, Entry, FileId, NameKind, StoreError};
 use units::DiskId;
 
-use super::Stored;
+use super::store::Stored;
 
 /// The entries of a folder, by name.
 pub fn entries(files: &HashMap<String, Stored>, path: &ContentPath) -> Result<Vec<Entry>, StoreError> {
