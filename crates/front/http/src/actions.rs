@@ -28,8 +28,8 @@ pub(crate) async fn perform(exchange: &Exchange, found: &FoundCall) -> Result<Re
     let (service, by, name) = (&exchange.shared.service, exchange.peer.ip(), found.name(0));
     match found.route.call {
         Call::StopStream => stop_stream(exchange, name, &permit)?,
-        Call::RunJob => service.operations.run_job(name, by, &permit).map_err(|error| problem::of_job(&error))?,
-        Call::StopJob => service.operations.stop_job(name, by, &permit).map_err(|error| problem::of_job(&error))?,
+        Call::RunJob => service.operations.run_job(name, by, &permit)?,
+        Call::StopJob => service.operations.stop_job(name, by, &permit)?,
         Call::TestWebhook if service.operations.test_webhook(name, &permit) => {}
         Call::TestWebhook => return Err(Reply::problem(StatusCode::NOT_FOUND, "there is no webhook of this name")),
         _ => begin_upkeep(exchange, permit, found).await?,
@@ -41,7 +41,7 @@ fn stop_stream(exchange: &Exchange, number: &str, permit: &Permit<ToAdminister>)
     let service = &exchange.shared.service;
     let stream = number.parse().map(StreamId).map_err(|_| StopError::Unknown);
     let stopped = stream.and_then(|stream| service.stop_stream(stream, exchange.peer.ip(), permit));
-    stopped.map_err(|error| problem::of_stop(&error))
+    stopped.map_err(Reply::from)
 }
 
 async fn begin_upkeep(exchange: &Exchange, permit: Permit<ToAdminister>, found: &FoundCall) -> Result<(), Reply> {
@@ -61,7 +61,7 @@ async fn begin_upkeep(exchange: &Exchange, permit: Permit<ToAdminister>, found: 
     let (service, name) = (Arc::clone(&exchange.shared.service), found.name(0).to_owned());
     // It waits for disks.
     match tokio::task::spawn_blocking(move || service.begin_upkeep(&permit, &name, &wish)).await {
-        Ok(begun) => begun.map_err(|error| problem::of_upkeep(&error)),
+        Ok(begun) => begun.map_err(Reply::from),
         Err(_) => Err(problem::stopping()),
     }
 }

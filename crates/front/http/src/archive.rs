@@ -26,7 +26,7 @@ use crate::message::query::pairs;
 use crate::message::reply::Reply;
 use crate::message::zip::{ZipEntry, ZipWriter};
 use crate::streamed::PieceSink;
-use crate::{login, problem, share};
+use crate::{login, share};
 
 /// Contents and folders of an archive at most.
 const ENTRIES_MAX: usize = 10_000;
@@ -126,14 +126,14 @@ async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<Arc
     let above = permit.path().components().len().saturating_sub(1);
     let mut waiting = vec![permit.clone()];
     while let Some(permit) = waiting.pop() {
-        let found = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+        let found = service.lookup(&permit).await?;
         let mut name = permit.path().components()[above..].join("/");
         if members.len() >= ENTRIES_MAX {
             let most = format!("an archive holds {ENTRIES_MAX} contents and folders at most: choose fewer");
             return Err(Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &most));
         }
         if found.kind == NameKind::Directory {
-            let listing = service.list(&permit).await.map_err(|error| problem::of_store(&error))?;
+            let listing = service.list(&permit).await?;
             // Links to folders may lead back to one above them.
             let entered = |entry: &&Entry| entry.kind == NameKind::File || !entry.is_link;
             let below = listing.entries.iter().rev().filter(entered);

@@ -17,7 +17,7 @@ use crate::message::query::pairs;
 use crate::message::reply::Reply;
 use crate::message::tus::UPLOADS;
 use crate::precondition::precondition;
-use crate::problem::{self, of_resume};
+use crate::problem;
 use crate::upload_part::{
     AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, modified, number, only_new, remove, text, to_upload,
 };
@@ -101,7 +101,7 @@ pub(crate) async fn create(
     let (modified, client) = (modified(head)?, exchange.client());
     let (notes, role, only_new) = (String::new(), UploadRole::Whole, only_new(head)?);
     let new = NewUpload { length, modified, notes, role, only_new, client };
-    let state = uploads.create(permit, new).await.map_err(|error| of_resume(&error))?;
+    let state = uploads.create(permit, new).await?;
     let address = address(exchange, &state.id);
     if state.is_done {
         return Ok(stored(permit.path(), created));
@@ -109,7 +109,7 @@ pub(crate) async fn create(
     let resumption = format!(
         "HTTP/1.1 104 Upload Resumption Supported\r\nUpload-Draft-Interop-Version: 6\r\nLocation: {address}\r\n\r\n"
     );
-    body.inform(&resumption).await.map_err(|error| problem::of_body(&error))?;
+    body.inform(&resumption).await?;
     let appended = append(exchange, body, AppendedBody { permit, id: &state.id, offset: 0, checks: None, completes });
     let appended = appended.await?;
     if appended.is_done {
@@ -147,7 +147,7 @@ async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
 
 async fn state(exchange: &Exchange) -> Result<Reply, Reply> {
     let (id, permit) = at(exchange).await?;
-    let state = exchange.shared.uploads.state(id, permit.user()).await.map_err(|error| of_resume(&error))?;
+    let state = exchange.shared.uploads.state(id, permit.user()).await?;
     let most = exchange.shared.service.config().upload_bytes_max;
     let reply = Reply::empty(StatusCode::NO_CONTENT)
         .field(UPLOAD_OFFSET, state.offset.to_string())
@@ -169,7 +169,7 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     let offset = number(head, "upload-offset")?.ok_or_else(unread)?;
     let completes = completes(head).ok_or_else(unread)?;
     let (id, permit) = at(exchange).await?;
-    let path = exchange.shared.uploads.path_of(id).map_err(|error| of_resume(&error))?;
+    let path = exchange.shared.uploads.path_of(id)?;
     let body_of = AppendedBody { permit: &permit, id, offset, checks: None, completes };
     let appended = append(exchange, body, body_of).await.map_err(|reply| reply.field(UPLOAD_COMPLETE, "?0"))?;
     if appended.is_done {

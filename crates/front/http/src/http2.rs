@@ -171,7 +171,7 @@ fn head_of(request: Request<Incoming>) -> Result<(RequestHead, Incoming), Reply>
         let host = HeaderValue::from_str(authority.as_str());
         headers.insert(HOST, host.map_err(|_| Reply::problem(StatusCode::BAD_REQUEST, "`:authority` is no host"))?);
     }
-    check_host(&headers, HttpVersion::Http2).map_err(|error| problem::of_head(&error))?;
+    check_host(&headers, HttpVersion::Http2)?;
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let body = match length {
         Some(length) => BodyFraming::Length(length),

@@ -45,7 +45,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
     let service = &exchange.shared.service;
     if call == Call::Budgets {
         let permit = login::permit_budgets(exchange).await?;
-        let all = budgets(service, &permit, exchange.client()).await.map_err(|error| problem::of_change(&error))?;
+        let all = budgets(service, &permit, exchange.client()).await?;
         return Ok(Reply::json(&all));
     }
     let seconds = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "seconds");

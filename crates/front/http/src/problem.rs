@@ -24,9 +24,39 @@ use service::shortage::Shortage;
 use webdav::DavCondition;
 
 use crate::body::BodyError;
+use crate::message::digest::DigestError;
 use crate::message::head::HeadError;
 use crate::message::problem_type::{self, ProblemType};
 use crate::message::reply::{Reply, problem_with};
+
+macro_rules! answers {
+    ($($error:ty: $answer:ident;)*) => {
+        $(
+            impl From<$error> for Reply {
+                fn from(error: $error) -> Self {
+                    $answer(&error)
+                }
+            }
+        )*
+    };
+}
+
+answers! {
+    BodyError: of_body;
+    ChangeError: of_change;
+    DigestError: of_digest;
+    HeadError: of_head;
+    IngestError: of_ingest;
+    JobError: of_job;
+    NamespaceError: of_namespace;
+    ReservationError: of_reservation;
+    ResumeError: of_resume;
+    SettingsError: of_settings;
+    StopError: of_stop;
+    StoreError: of_store;
+    UpkeepError: of_upkeep;
+    WishError: of_wish;
+}
 
 /// `Retry-After` for refused clients.
 const RETRY_AFTER_SECONDS: &str = "10";
@@ -194,6 +224,20 @@ pub(crate) fn of_pipe(error: &PipeError) -> Reply {
 
 fn of_stage(error: &StageError) -> Reply {
     Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string())
+}
+
+/// Answer to bytes that their checksum does not prove.
+fn of_digest(error: &DigestError) -> Reply {
+    match error {
+        // tus: 460 Checksum Mismatch.
+        DigestError::Different(_) => {
+            let status = StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST);
+            Reply::problem(status, &error.to_string())
+        }
+        DigestError::Malformed(_) | DigestError::Unknown(_) => {
+            Reply::problem(StatusCode::BAD_REQUEST, &error.to_string())
+        }
+    }
 }
 
 /// Answer where a name is not changed.

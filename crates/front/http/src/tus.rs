@@ -18,9 +18,8 @@ use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
 use crate::message::tus::{UPLOADS, UploadConcat, UploadMetadata};
 use crate::problem;
-use crate::problem::of_resume;
 use crate::upload_part::{
-    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, number, of_digest, only_new, remove, text, to_upload,
+    AppendedBody, UPLOAD_LENGTH, UPLOAD_OFFSET, append, at, number, only_new, remove, text, to_upload,
 };
 
 const VERSION: &str = "1.0.0";
@@ -104,7 +103,7 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     let (modified, notes, only_new) = (metadata.modified, notes.to_owned(), only_new(head)?);
     let new = NewUpload { length, modified, notes, role, only_new, client };
     let uploads = &exchange.shared.uploads;
-    let state = uploads.create(&permit, new).await.map_err(|error| of_resume(&error))?;
+    let state = uploads.create(&permit, new).await?;
     let mut reply = Reply::empty(StatusCode::CREATED)
         .field(LOCATION, format!("{UPLOADS}{}", state.id))
         .field(UPLOAD_EXPIRES, httpdate::fmt_http_date(state.expires));
@@ -120,7 +119,7 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
 
 async fn state(exchange: &Exchange) -> Result<Reply, Reply> {
     let (id, permit) = at(exchange).await?;
-    let state = exchange.shared.uploads.state(id, permit.user()).await.map_err(|error| of_resume(&error))?;
+    let state = exchange.shared.uploads.state(id, permit.user()).await?;
     let ResumableState { offset, length, expires, notes, role, .. } = state;
     let mut reply = Reply::empty(StatusCode::OK)
         .field(UPLOAD_OFFSET, offset.to_string())
@@ -154,7 +153,7 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     let (id, permit) = at(exchange).await?;
     let uploads = &exchange.shared.uploads;
     if let Some(length) = number(head, "upload-length")? {
-        uploads.set_length(id, permit.user(), length).await.map_err(|error| of_resume(&error))?;
+        uploads.set_length(id, permit.user(), length).await?;
     }
     let part = AppendedBody { permit: &permit, id, offset, checks, completes: false };
     let appended = append(exchange, body, part).await?;
@@ -191,5 +190,5 @@ fn unread(detail: &str) -> Reply {
 
 fn checks(head: &RequestHead) -> Result<Option<BodyChecks>, Reply> {
     let checks = text(head, "upload-checksum").map(BodyChecks::of_tus).transpose();
-    checks.map_err(|error| of_digest(&error))
+    checks.map_err(Reply::from)
 }

@@ -87,7 +87,7 @@ pub(crate) async fn remove_item(exchange: &Exchange, path: &ContentPath) -> Resu
     let permit = login::permit(exchange, path).await?;
     let (service, client) = (&exchange.shared.service, exchange.client());
     if exchange.head.path.ends_with('/') {
-        let entry = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+        let entry = service.lookup(&permit).await?;
         if entry.kind == NameKind::File {
             return Err(no_slash());
         }
@@ -110,8 +110,7 @@ async fn follow_removal(exchange: &Exchange, path: &ContentPath) -> Result<(), R
 pub(crate) async fn put_in_trash(exchange: &Exchange, path: &ContentPath) -> Result<TrashId, Reply> {
     let permit = login::permit(exchange, path).await?;
     dav::check(exchange, permit.user(), &[Touched { path, tree: true, named: true }]).await?;
-    let put = trash::put(&exchange.shared.service, &permit, exchange.client()).await;
-    let id = put.map_err(|error| problem::of_namespace(&error))?;
+    let id = trash::put(&exchange.shared.service, &permit, exchange.client()).await?;
     follow_removal(exchange, path).await?;
     Ok(id)
 }
@@ -165,17 +164,16 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
     let claimed = claim(exchange, &permit, length).await?;
     let stored = async {
         let writer = ingest::begin(&exchange.shared.service, &permit, request, Stages::default()).await;
-        let mut writer = writer.map_err(|error| problem::of_ingest(&error))?;
+        let mut writer = writer?;
         if let Some((present, _)) = &continued {
-            let copied = namespace::copy_into(&exchange.shared.service, present, &mut writer, client).await;
-            copied.map_err(|error| problem::of_namespace(&error))?;
+            namespace::copy_into(&exchange.shared.service, present, &mut writer, client).await?;
         }
         take_body(body, &mut writer, &mut checks).await?;
         if let Err(error) = checks.verify() {
             writer.give_up(&error.to_string()).await;
             return Err(problem::bad_request(error));
         }
-        writer.finish().await.map_err(|error| problem::of_ingest(&error))
+        writer.finish().await.map_err(Reply::from)
     };
     let stored = stored.await;
     // One without an answer of its disk (504) may be stored yet.
@@ -236,7 +234,7 @@ async fn check_share(exchange: &Exchange, path: &ContentPath, permit: &Permit<To
     }
     let is_new = matches!(service.lookup(permit).await, Err(StoreError::NotFound));
     if is_new && is_client {
-        namespace::check_parent(service, path).await.map_err(|error| problem::of_namespace(&error))?;
+        namespace::check_parent(service, path).await?;
     }
     dav::check(exchange, permit.user(), &[Touched { path, tree: false, named: is_new }]).await
 }
@@ -252,7 +250,7 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer, checks: &mut
         match piece {
             Ok(Some(bytes)) => {
                 checks.update(&bytes);
-                writer.write(bytes).await.map_err(|error| problem::of_ingest(&error))?;
+                writer.write(bytes).await?;
             }
             Ok(None) => return Ok(()),
             Err(error) => {

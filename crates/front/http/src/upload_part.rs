@@ -15,12 +15,12 @@ use crate::body::RequestBody;
 use crate::exchange::Exchange;
 use crate::login;
 use crate::message::conditional::joined;
-use crate::message::digest::{BodyChecks, DigestError};
+use crate::message::digest::BodyChecks;
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::reply::Reply;
 use crate::message::tus::UPLOADS;
 use crate::precondition::precondition;
-use crate::problem::{self, of_resume};
+use crate::problem::of_resume;
 
 /// True for the paths of uploads.
 pub(crate) fn is_upload(path: &str) -> bool {
@@ -54,7 +54,7 @@ pub(crate) async fn append(
         BodyFraming::Chunked => None,
     };
     let terms = AppendTerms { offset, length, whole_only: checks.is_some(), completes, client: exchange.client() };
-    let part = exchange.shared.uploads.append(permit, id, terms).await.map_err(|error| of_resume(&error))?;
+    let part = exchange.shared.uploads.append(permit, id, terms).await?;
     take_body(body, part, checks).await
 }
 
@@ -74,9 +74,9 @@ async fn take_body(
     }
     if let Some(Err(error)) = checks.map(BodyChecks::verify) {
         part.discard();
-        return Err(of_digest(&error));
+        return Err(error.into());
     }
-    part.finish().await.map_err(|error| of_resume(&error))
+    part.finish().await.map_err(Reply::from)
 }
 
 /// Carries the pieces of a body to the end of an upload.
@@ -91,11 +91,11 @@ async fn carry(
             piece = body.next() => piece,
             error = part.ends() => return Err(of_resume(&error)),
         };
-        let Some(bytes) = piece.map_err(|error| problem::of_body(&error))? else { return Ok(()) };
+        let Some(bytes) = piece? else { return Ok(()) };
         if let Some(checks) = checks {
             checks.update(&bytes);
         }
-        part.write(bytes).await.map_err(|error| of_resume(&error))?;
+        part.write(bytes).await?;
     }
 }
 
@@ -114,14 +114,14 @@ pub(crate) fn only_new(head: &RequestHead) -> Result<bool, Reply> {
 /// The name in a request's path, and the permit to write where it comes to lie.
 pub(crate) async fn at(exchange: &Exchange) -> Result<(&str, Permit<ToWrite>), Reply> {
     let id = exchange.head.path.strip_prefix(UPLOADS).unwrap_or_default();
-    let path = exchange.shared.uploads.path_of(id).map_err(|error| of_resume(&error))?;
+    let path = exchange.shared.uploads.path_of(id)?;
     Ok((id, to_upload(exchange, &path).await?))
 }
 
 /// Ends the upload that a request names.
 pub(crate) async fn remove(exchange: &Exchange) -> Result<Reply, Reply> {
     let (id, permit) = at(exchange).await?;
-    exchange.shared.uploads.remove(id, permit.user()).await.map_err(|error| of_resume(&error))?;
+    exchange.shared.uploads.remove(id, permit.user()).await?;
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
@@ -151,17 +151,4 @@ pub(crate) fn number(head: &RequestHead, name: &str) -> Result<Option<u64>, Repl
     let number = digits.and_then(|text| text.parse().ok());
     let unread = || Reply::problem(StatusCode::BAD_REQUEST, &format!("`{name}` is no number of bytes"));
     number.map(Some).ok_or_else(unread)
-}
-
-pub(crate) fn of_digest(error: &DigestError) -> Reply {
-    match error {
-        // tus: 460 Checksum Mismatch.
-        DigestError::Different(_) => {
-            let status = StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST);
-            Reply::problem(status, &error.to_string())
-        }
-        DigestError::Malformed(_) | DigestError::Unknown(_) => {
-            Reply::problem(StatusCode::BAD_REQUEST, &error.to_string())
-        }
-    }
 }

@@ -51,7 +51,7 @@ pub(super) async fn propfind(exchange: &Exchange, body: &[u8]) -> Result<Reply, 
     let path = target(exchange)?;
     let permit: Permit<ToRead> = login::permit(exchange, &path).await?;
     let service = &exchange.shared.service;
-    let entry = service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+    let entry = service.lookup(&permit).await?;
     let is_folder = entry.kind == NameKind::Directory;
     let depth = depth.unwrap_or(DavDepth::Infinity);
     if is_folder && depth == DavDepth::Infinity {
@@ -59,7 +59,7 @@ pub(super) async fn propfind(exchange: &Exchange, body: &[u8]) -> Result<Reply, 
         return Err(Reply::problem(StatusCode::FORBIDDEN, detail).failing(DavCondition::PropfindFiniteDepth));
     }
     let listing = match depth {
-        DavDepth::One if is_folder => Some(service.list(&permit).await.map_err(|error| problem::of_store(&error))?),
+        DavDepth::One if is_folder => Some(service.list(&permit).await?),
         _ => None,
     };
     let asks_room = matches!(&wish, PropertyWish::Some(names) | PropertyWish::All(names)

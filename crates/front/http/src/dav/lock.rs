@@ -134,5 +134,5 @@ async fn make_content(exchange: &Exchange, permit: &Permit<ToWrite>) -> Result<(
     let request = IngestRequest { precondition, ..IngestRequest::upload(Some(0), exchange.client()) };
     let stored =
         async { ingest::begin(&exchange.shared.service, permit, request, Stages::default()).await?.finish().await };
-    stored.await.map(drop).map_err(|error| problem::of_ingest(&error))
+    stored.await.map(drop).map_err(Reply::from)
 }

@@ -86,7 +86,7 @@ pub(crate) fn is_client(head: &RequestHead) -> bool {
 }
 
 async fn read_body(body: &mut RequestBody<'_>) -> Result<Vec<u8>, Reply> {
-    body.document(BODY_BYTES_MAX).await.map_err(|error| problem::of_body(&error))
+    body.document(BODY_BYTES_MAX).await.map_err(Reply::from)
 }
 
 fn of_xml(error: XmlError) -> Reply {

@@ -37,7 +37,7 @@ pub(crate) async fn new_folder(exchange: &Exchange, path: &ContentPath) -> Resul
     check(exchange, permit.user(), &[Touched { path, tree: false, named: true }]).await?;
     match namespace::make_folder(&exchange.shared.service, &permit, exchange.client()).await {
         Err(namespace::NamespaceError::Exists) => return Err(taken()),
-        made => made.map_err(|error| problem::of_namespace(&error))?,
+        made => made?,
     }
     // Another program may have removed a folder of this name, and all in it.
     let path_text = path.joined();
@@ -80,8 +80,7 @@ pub(crate) async fn move_item(exchange: &Exchange, transfer: &NameTransfer) -> R
     let touched = [&transfer.from, &transfer.to].map(|path| Touched { path, tree: true, named: true });
     check(exchange, to.user(), &touched).await?;
     let service = &exchange.shared.service;
-    let created = namespace::rename(service, (&from, &to), transfer.overwrite, exchange.client()).await;
-    let created = created.map_err(|error| problem::of_namespace(&error))?;
+    let created = namespace::rename(service, (&from, &to), transfer.overwrite, exchange.client()).await?;
     let (from, to) = (transfer.from.joined(), transfer.to.joined());
     exchange.shared.dav.follow(&[&from, &to], || DavChange::Moved { from: from.clone(), to: to.clone() }).await?;
     Ok((entry, created))
@@ -106,8 +105,7 @@ pub(crate) async fn copy_item(exchange: &Exchange, transfer: &NameTransfer) -> R
     check(exchange, to.user(), &[Touched { path: &transfer.to, tree: true, named: true }]).await?;
     let is_deep = transfer.depth != Some(DavDepth::Zero);
     let terms = CopyWish { replaces: transfer.overwrite, is_deep, client: exchange.client() };
-    let created = Box::pin(namespace::copy(&exchange.shared.service, (&from, &to), terms)).await;
-    let created = created.map_err(|error| problem::of_namespace(&error))?;
+    let created = Box::pin(namespace::copy(&exchange.shared.service, (&from, &to), terms)).await?;
     let (from, to) = (transfer.from.joined(), transfer.to.joined());
     let copied = || DavChange::Copied { from: from.clone(), to: to.clone(), is_deep };
     exchange.shared.dav.follow(&[&from, &to], copied).await?;
@@ -155,7 +153,7 @@ impl NameTransfer {
         exchange: &Exchange,
         permit: &Permit<R>,
     ) -> Result<Entry, Reply> {
-        let entry = exchange.shared.service.lookup(permit).await.map_err(|error| problem::of_store(&error))?;
+        let entry = exchange.shared.service.lookup(permit).await?;
         if precondition(&exchange.head.headers).holds(Some(entry.existing())) {
             Ok(entry)
         } else {

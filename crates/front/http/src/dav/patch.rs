@@ -11,7 +11,6 @@ use super::{CREATED, Touched, XML, address, check, of_xml, target, to_change};
 use crate::exchange::Exchange;
 use crate::listing::rfc3339;
 use crate::message::reply::Reply;
-use crate::problem;
 
 /// Keeps the time at which a content or folder was made, over its changes (RFC 4918 §15.1). Where no more properties can be kept, it is that of
 /// the last modification again.
@@ -32,7 +31,7 @@ pub(super) async fn proppatch(exchange: &Exchange, body: &[u8]) -> Result<Reply,
     let changes = proppatch_body(body).map_err(of_xml)?;
     let path = target(exchange)?;
     let permit = to_change(exchange, &path).await?;
-    let entry = exchange.shared.service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+    let entry = exchange.shared.service.lookup(&permit).await?;
     check(exchange, permit.user(), &[Touched { path: &path, tree: false, named: false }]).await?;
     let slash = if entry.kind == NameKind::Directory { "/" } else { "" };
     let path = path.joined();

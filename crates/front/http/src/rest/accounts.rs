@@ -48,20 +48,17 @@ async fn own(
     match found.route.call {
         Call::Tokens => {
             let part = part(exchange)?;
-            let tokens =
-                administration::tokens(service, part.clone(), permit).await.map_err(|error| of_change(&error))?;
+            let tokens = administration::tokens(service, part.clone(), permit).await?;
             Ok(listed(exchange, &part, &tokens, |token| token.id.to_string()))
         }
         Call::Shares => {
             let part = part(exchange)?;
-            let links =
-                administration::links(service, part.clone(), permit).await.map_err(|error| of_change(&error))?;
+            let links = administration::links(service, part.clone(), permit).await?;
             Ok(listed(exchange, &part, &links, |link| link.id.to_string()))
         }
         Call::AddToken => {
             let made = administration::add_token(service, read(exchange, body).await?, permit).await;
-            made.map(|token| Reply { status: StatusCode::CREATED, ..Reply::json(&token) })
-                .map_err(|error| of_wish(&error))
+            made.map(|token| Reply { status: StatusCode::CREATED, ..Reply::json(&token) }).map_err(Reply::from)
         }
         Call::RevokeToken => {
             let id = number(found).ok_or_else(|| of_change(&ChangeError::NoToken(0)))?;
@@ -90,14 +87,12 @@ async fn administer(
     let wish = match found.route.call {
         Call::Users => {
             let part: ListPart<String> = part(exchange)?;
-            let users =
-                administration::users(service, part.clone(), permit).await.map_err(|error| of_change(&error))?;
+            let users = administration::users(service, part.clone(), permit).await?;
             return Ok(listed(exchange, &part, &users, |user| user.name.clone()));
         }
         Call::Groups => {
             let part: ListPart<String> = part(exchange)?;
-            let groups =
-                administration::groups(service, part.clone(), permit).await.map_err(|error| of_change(&error))?;
+            let groups = administration::groups(service, part.clone(), permit).await?;
             return Ok(listed(exchange, &part, &groups, |group| group.name.clone()));
         }
         Call::AddUser => {
@@ -113,7 +108,7 @@ async fn administer(
         Call::RotateShares => AccountWish::RotateKeys,
         call => {
             let grant: GrantEntry = read(exchange, body).await?;
-            let rights = folder_rights(&grant.folder, &grant.rights).map_err(|error| of_wish(&error))?;
+            let rights = folder_rights(&grant.folder, &grant.rights)?;
             match call {
                 Call::GrantUser => AccountWish::Grant(Grantee::Account(name()), rights),
                 Call::RevokeUser => AccountWish::Revoke(Grantee::Account(name()), rights),
@@ -143,8 +138,7 @@ async fn share(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     } else {
         SharedRight::Read(login::permit::<ToRead>(exchange, &path).await?)
     };
-    let made = administration::add_link(&exchange.shared.service, &wish, (&permit, &shared)).await;
-    let (id, share) = made.map_err(|error| of_wish(&error))?;
+    let (id, share) = administration::add_link(&exchange.shared.service, &wish, (&permit, &shared)).await?;
     let slash = if (wish.upload || wish.path.ends_with('/')) && !path.components().is_empty() { "/" } else { "" };
     let address = format!("{}?share={share}", dav::address(&path.joined(), slash));
     Ok(Reply { status: StatusCode::CREATED, ..Reply::json(&LinkText { id, share, address }) })
@@ -155,9 +149,9 @@ fn number(found: &FoundCall) -> Option<i64> {
 }
 
 fn group(found: &FoundCall) -> Result<String, Reply> {
-    checked_name(found.name(0)).map(str::to_owned).map_err(|error| of_wish(&error))
+    checked_name(found.name(0)).map(str::to_owned).map_err(Reply::from)
 }
 
 fn done(changed: Result<(), WishError>) -> Result<Reply, Reply> {
-    changed.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(|error| of_wish(&error))
+    changed.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(Reply::from)
 }

@@ -34,7 +34,7 @@ pub(super) async fn read<T: DeserializeOwned>(exchange: &Exchange, body: &mut Re
         let detail = "the body of this call is JSON: send `Content-Type: application/json`";
         return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let bytes = body.document(BODY_BYTES_MAX).await.map_err(|error| problem::of_body(&error))?;
+    let bytes = body.document(BODY_BYTES_MAX).await?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Reply::problem(StatusCode::BAD_REQUEST, &format!("the body is not the document of this call: {error}"))
     })

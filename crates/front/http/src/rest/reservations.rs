@@ -33,13 +33,12 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall, body: &mut Re
             let path = ContentPath::parse(&wanted.path).map_err(invalid)?;
             let permit: Permit<ToRead> = login::permit(exchange, &path).await?;
             let made = reservations::add(service, &wanted, (&permit, &own), exchange.local.ip()).await;
-            made.map(|made| Reply { status: StatusCode::CREATED, ..Reply::json(&made) })
-                .map_err(|error| of_reservation(&error))
+            made.map(|made| Reply { status: StatusCode::CREATED, ..Reply::json(&made) }).map_err(Reply::from)
         }
         _ => {
             let id = found.name(0).parse().map_err(|_| of_reservation(&ChangeError::NoReservation(0).into()))?;
             let removed = reservations::remove(service, id, &own).await;
-            removed.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(|error| of_reservation(&error))
+            removed.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(Reply::from)
         }
     }
 }

@@ -9,9 +9,9 @@ use service::search;
 
 use crate::exchange::Exchange;
 use crate::listing::listed;
+use crate::login;
 use crate::message::query::pairs;
 use crate::message::reply::Reply;
-use crate::{login, problem};
 
 /// Most entries of an answer, where the query names no limit.
 const ENTRIES: usize = 200;
@@ -55,8 +55,7 @@ pub(super) async fn answer(exchange: &Exchange) -> Result<Reply, Reply> {
     let query = SearchQuery::parse(exchange.head.query.as_deref());
     let query = query.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
     let permit = login::permit(exchange, &query.folder).await?;
-    let result = search::search(&exchange.shared.service, &permit, &query.text, query.limit).await;
-    let result = result.map_err(|error| problem::of_store(&error))?;
+    let result = search::search(&exchange.shared.service, &permit, &query.text, query.limit).await?;
     let entries = result.items.iter().map(|item| FoundEntry { path: item.path.joined(), entry: listed(&item.entry) });
     Ok(Reply::json(&FoundNames { entries: entries.collect(), is_part: result.is_part }))
 }

@@ -43,7 +43,7 @@ pub(super) async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Re
     exchange.note_user(Some(&name));
     end_present(exchange).await?;
     let agent = exchange.head.headers.get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
-    let text = administration::begin_login(service, &name, agent).await.map_err(|error| problem::of_wish(&error))?;
+    let text = administration::begin_login(service, &name, agent).await?;
     Ok(status(exchange, &principal).field(SET_COOKIE, cookie(exchange, &text, LOGIN_LIFE)))
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn first_user(exchange: &Exchange, body: &mut RequestBody<'_>) 
     }
     let wish: FirstAccount = read(exchange, body).await?;
     let made = administration::add_first_user(&exchange.shared.service, wish).await;
-    made.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(|error| problem::of_wish(&error))
+    made.map(|()| Reply::empty(StatusCode::NO_CONTENT)).map_err(Reply::from)
 }
 
 /// Ends the login that the request carries, if it is one.
@@ -69,7 +69,7 @@ pub(super) async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
     let present = login::cookie_text(exchange).and_then(|text| service.credentials.by_browser(&text).ok());
     let Some((id, principal)) = present else { return Ok(()) };
     exchange.note_user(principal.name().as_deref());
-    administration::end_login(service, id).await.map_err(|error| problem::of_change(&error))
+    administration::end_login(service, id).await.map_err(Reply::from)
 }
 
 /// `Set-Cookie` with the text of a login.

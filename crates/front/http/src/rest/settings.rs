@@ -14,7 +14,6 @@ use crate::exchange::Exchange;
 use crate::login;
 use crate::message::conditional::{ConditionResult, Validators, evaluate_read};
 use crate::message::reply::Reply;
-use crate::problem::of_settings;
 use crate::routes::{Call, FoundCall};
 
 pub(super) async fn answer(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
@@ -26,8 +25,7 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall, body: &mut Re
             Some(SettingsChange { values, applies_to: condition(&exchange.head.headers) })
         }
     };
-    let in_force =
-        exchange.shared.service.operations.settings(change, &permit).await.map_err(|error| of_settings(&error))?;
+    let in_force = exchange.shared.service.operations.settings(change, &permit).await?;
     Ok(Reply::json(&in_force.settings).field(ETAG, in_force.tag))
 }
 

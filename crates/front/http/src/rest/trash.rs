@@ -23,7 +23,7 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall) -> Result<Rep
         let folder = folder.map_or(Ok(ContentPath::root()), |(_, folder)| ContentPath::parse(&folder));
         let folder = folder.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`folder=`: {error}")))?;
         let permit = login::permit(exchange, &folder).await?;
-        let items = trash::list(service, &permit).await.map_err(|error| problem::of_store(&error))?;
+        let items = trash::list(service, &permit).await?;
         let keep = service.config().trash_keep;
         let entries: Vec<TrashEntry> = items.iter().map(|item| entry(item, keep)).collect();
         return Ok(Reply::json(&entries));
@@ -35,8 +35,7 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall) -> Result<Rep
         let (item, permit) = named(exchange, found).await?;
         let touched = Touched { path: &item.path, tree: true, named: true };
         dav::check(exchange, permit.user(), &[touched]).await?;
-        let restored = trash::restore(service, &item, &permit, exchange.client()).await;
-        restored.map_err(|error| problem::of_namespace(&error))?;
+        trash::restore(service, &item, &permit, exchange.client()).await?;
     } else {
         let (item, permit) = named(exchange, found).await?;
         let removed = trash::remove(service, &item, &permit, exchange.client()).await;
