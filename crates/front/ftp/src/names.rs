@@ -40,35 +40,33 @@ pub(crate) async fn enter(client: &FtpClient, path: &ContentPath) -> Result<(), 
             service.lookup(&permit).await
         }
     };
-    let entry = entry.map_err(|error| problem::of_store(&error))?;
+    let entry = entry?;
     if entry.kind == NameKind::Directory { Ok(()) } else { Err(FtpReply::new(550, "this is a content, not a folder")) }
 }
 
 pub(crate) async fn make_folder(client: &FtpClient, path: &ContentPath) -> Result<FtpReply, FtpReply> {
     let permit: Permit<ToWrite> = client.permit("MKD", path)?;
-    let made = namespace::make_folder(&client.service, &permit, client.ends).await;
-    made.map_err(|error| problem::of_namespace(&error))?;
+    namespace::make_folder(&client.service, &permit, client.ends).await?;
     Ok(FtpReply::new(257, format!("{} was made", quoted(path))))
 }
 
 pub(crate) async fn remove(client: &FtpClient, path: &ContentPath, kind: NameKind) -> Result<FtpReply, FtpReply> {
     let command = if kind == NameKind::Directory { "RMD" } else { "DELE" };
     let permit: Permit<ToDelete> = client.permit(command, path)?;
-    let entry = client.service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+    let entry = client.service.lookup(&permit).await?;
     match (entry.kind, kind) {
         (NameKind::Directory, NameKind::File) => return Err(FtpReply::new(550, "this is a folder: RMD removes it")),
         (NameKind::File, NameKind::Directory) => return Err(FtpReply::new(550, "this is a content: DELE removes it")),
         _ => {}
     }
-    let deleted = ingest::delete(&client.service, &permit, Precondition::None, client.ends).await;
-    deleted.map_err(|error| problem::of_store(&error))?;
+    ingest::delete(&client.service, &permit, Precondition::None, client.ends).await?;
     Ok(FtpReply::new(250, "removed"))
 }
 
 /// `RNFR`: the item is there, and may leave its name.
 pub(crate) async fn leave_name(client: &FtpClient, path: &ContentPath) -> Result<FtpReply, FtpReply> {
     let permit: Permit<ToDelete> = client.permit("RNFR", path)?;
-    client.service.lookup(&permit).await.map_err(|error| problem::of_store(&error))?;
+    client.service.lookup(&permit).await?;
     Ok(FtpReply::new(350, "to which name?"))
 }
 
@@ -77,16 +75,15 @@ pub(crate) async fn rename(client: &FtpClient, from: &ContentPath, to: &ContentP
     let leaving: Permit<ToDelete> = client.permit("RNFR", from)?;
     let taking: Permit<ToWrite> = client.permit("RNTO", to)?;
     let is_content = |entry: &Entry| entry.kind == NameKind::File;
-    let source = client.service.lookup(&leaving).await.map_err(|error| problem::of_store(&error))?;
+    let source = client.service.lookup(&leaving).await?;
     let replaces = is_content(&source) && client.service.lookup(&taking).await.is_ok_and(|entry| is_content(&entry));
-    let renamed = namespace::rename(&client.service, (&leaving, &taking), replaces, client.ends).await;
-    renamed.map_err(|error| problem::of_namespace(&error))?;
+    namespace::rename(&client.service, (&leaving, &taking), replaces, client.ends).await?;
     Ok(FtpReply::new(250, "renamed"))
 }
 
 pub(crate) async fn look_up(client: &FtpClient, command: &str, path: &ContentPath) -> Result<Entry, FtpReply> {
     let permit: Permit<ToRead> = client.permit(command, path)?;
-    client.service.lookup(&permit).await.map_err(|error| problem::of_store(&error))
+    client.service.lookup(&permit).await.map_err(FtpReply::from)
 }
 
 pub(crate) async fn size(client: &FtpClient, path: &ContentPath) -> Result<FtpReply, FtpReply> {
@@ -104,7 +101,7 @@ pub(crate) async fn modified(client: &FtpClient, path: &ContentPath) -> Result<F
 /// `MFMT`.
 pub(crate) async fn modify(client: &FtpClient, path: &ContentPath, time: SystemTime) -> Result<FtpReply, FtpReply> {
     let permit: Permit<ToWrite> = client.permit("MFMT", path)?;
-    namespace::set_modified(&client.service, &permit, time).await.map_err(|error| problem::of_store(&error))?;
+    namespace::set_modified(&client.service, &permit, time).await?;
     Ok(FtpReply::new(213, format!("Modify={}; {path}", stamp(time))))
 }
 

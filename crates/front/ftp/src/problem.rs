@@ -12,6 +12,26 @@ use service::pipeline::PipeError;
 use crate::command::CommandError;
 use crate::control::FtpReply;
 
+macro_rules! replies {
+    ($($error:ty: $reply:ident;)*) => {
+        $(
+            impl From<$error> for FtpReply {
+                fn from(error: $error) -> Self {
+                    $reply(&error)
+                }
+            }
+        )*
+    };
+}
+
+replies! {
+    DeliveryError: of_delivery;
+    IngestError: of_ingest;
+    NamespaceError: of_namespace;
+    PipeError: of_pipe;
+    StoreError: of_store;
+}
+
 pub(crate) fn of_command(error: &CommandError) -> FtpReply {
     let code = match error {
         CommandError::Unknown | CommandError::TooLong | CommandError::Http => 500,
@@ -31,7 +51,7 @@ pub(crate) fn of_denied(denied: Denied) -> FtpReply {
     FtpReply::new(code, denied.to_string())
 }
 
-pub(crate) fn of_store(error: &StoreError) -> FtpReply {
+fn of_store(error: &StoreError) -> FtpReply {
     let code = match error {
         StoreError::NotFound
         | StoreError::ParentMissing
@@ -59,7 +79,7 @@ pub(crate) fn of_store(error: &StoreError) -> FtpReply {
     FtpReply::new(code, error.to_string())
 }
 
-pub(crate) fn of_ingest(error: &IngestError) -> FtpReply {
+fn of_ingest(error: &IngestError) -> FtpReply {
     let code = match error {
         IngestError::Store(error) => return of_store(error),
         IngestError::Quota(_) | IngestError::TooLarge(_) | IngestError::Claim(_) => 552,
@@ -71,7 +91,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> FtpReply {
     FtpReply::new(code, error.to_string())
 }
 
-pub(crate) fn of_namespace(error: &NamespaceError) -> FtpReply {
+fn of_namespace(error: &NamespaceError) -> FtpReply {
     let code = match error {
         NamespaceError::Store(error) => return of_store(error),
         NamespaceError::Ingest(error) => return of_ingest(error),
@@ -82,7 +102,7 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> FtpReply {
     FtpReply::new(code, error.to_string())
 }
 
-pub(crate) fn of_delivery(error: &DeliveryError) -> FtpReply {
+fn of_delivery(error: &DeliveryError) -> FtpReply {
     match error {
         DeliveryError::NoRoom(_) | DeliveryError::Budget(_) | DeliveryError::Busy => {
             FtpReply::new(450, error.to_string())
@@ -91,7 +111,7 @@ pub(crate) fn of_delivery(error: &DeliveryError) -> FtpReply {
 }
 
 /// Where a content breaks off while it is sent.
-pub(crate) fn of_pipe(error: &PipeError) -> FtpReply {
+fn of_pipe(error: &PipeError) -> FtpReply {
     match error {
         PipeError::Delivery(error) => of_delivery(error),
         PipeError::Stage(_) | PipeError::BrokenOff(_) => FtpReply::new(451, error.to_string()),

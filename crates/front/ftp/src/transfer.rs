@@ -26,7 +26,6 @@ use crate::data::DataWay;
 use crate::listing::{FolderListing, ListingForm, line};
 use crate::login::FtpClient;
 use crate::names::look_up;
-use crate::problem;
 
 /// Bytes read of an upload at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -49,8 +48,8 @@ impl SentBytes {
     /// The next of them; none at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, FtpReply> {
         match self {
-            Self::Content(pipe) => pipe.next().await.map_err(|error| problem::of_pipe(&error)),
-            Self::Folder(listing) => listing.next().await.map_err(|error| problem::of_store(&error)),
+            Self::Content(pipe) => pipe.next().await.map_err(FtpReply::from),
+            Self::Folder(listing) => listing.next().await.map_err(FtpReply::from),
             Self::Text(text) => Ok(text.take()),
         }
     }
@@ -88,8 +87,7 @@ async fn open(
     viewer: &str,
 ) -> Result<Pipe, FtpReply> {
     let charged = client.service.charged(permit, client.ends);
-    let opened = reads::open_content(&client.service, permit, Want::File).await;
-    let opened = opened.map_err(|error| problem::of_store(&error))?;
+    let opened = reads::open_content(&client.service, permit, Want::File).await?;
     let length = end.unwrap_or(opened.entry.size).checked_sub(offset);
     let length = length.ok_or_else(|| FtpReply::new(554, "the content ends before the byte that REST names"))?;
     let body = if length == 0 { Vec::new() } else { vec![Segment::Range { offset, length }] };
@@ -97,7 +95,7 @@ async fn open(
     let terms = RateTerms { rate, burst: None, ceiling: None };
     let viewer = Viewer::named(viewer.to_owned(), &charged);
     let read = ContentRead { part, terms, ..ContentRead::bulk(opened, body, (viewer, charged), client.ends) };
-    reads::open_pipe(&client.service, read).await.map_err(|error| problem::of_delivery(&error))
+    reads::open_pipe(&client.service, read).await.map_err(FtpReply::from)
 }
 
 /// `LIST`, `NLST` and `MLSD`.
@@ -111,8 +109,7 @@ pub(crate) async fn list(client: &FtpClient, path: &ContentPath, form: ListingFo
         line(&mut text, &entry, form);
         return Ok(DataTransfer::Send(SentBytes::Text(Some(text.into()))));
     }
-    let listing = FolderListing::begin(&client.service, client.permit("LIST", path)?, form).await;
-    let listing = listing.map_err(|error| problem::of_store(&error))?;
+    let listing = FolderListing::begin(&client.service, client.permit("LIST", path)?, form).await?;
     Ok(DataTransfer::Send(SentBytes::Folder(Box::new(listing))))
 }
 
@@ -134,11 +131,11 @@ pub(crate) async fn store(
 ) -> Result<DataTransfer, FtpReply> {
     let command = if from == StoreFrom::End { "APPE" } else { "STOR" };
     let permit: Permit<ToWrite> = client.permit(command, path)?;
-    namespace::check_parent(&client.service, path).await.map_err(|error| problem::of_namespace(&error))?;
+    namespace::check_parent(&client.service, path).await?;
     let (kept, precondition) = kept(client, path, from, viewer).await?;
     let request = IngestRequest { precondition, ..IngestRequest::upload(None, client.ends) };
     let writer = ingest::begin(&client.service, &permit, request, Stages::default()).await;
-    Ok(DataTransfer::Upload(Box::new(writer.map_err(|error| problem::of_ingest(&error))?), kept.map(Box::new)))
+    Ok(DataTransfer::Upload(Box::new(writer?), kept.map(Box::new)))
 }
 
 /// The bytes of the present content that an upload begins with, and the condition that they are still those of that content at its end.
@@ -154,7 +151,7 @@ async fn kept(
     let permit: Permit<ToRead> = client.permit("REST", path)?;
     let entry = match (client.service.lookup(&permit).await, from) {
         (Err(error), StoreFrom::End) if error.is_absence() => return Ok((None, Precondition::MustNotExist)),
-        (entry, _) => entry.map_err(|error| problem::of_store(&error))?,
+        (entry, _) => entry?,
     };
     let end = match from {
         StoreFrom::Byte(byte) if byte > entry.size => {
@@ -213,8 +210,8 @@ async fn take(
     route: &TransferRoute<'_>,
 ) -> Result<FtpReply, FtpReply> {
     if let Some(mut kept) = kept {
-        while let Some(piece) = kept.next().await.map_err(|error| problem::of_pipe(&error))? {
-            writer.write(piece).await.map_err(|error| problem::of_ingest(&error))?;
+        while let Some(piece) = kept.next().await? {
+            writer.write(piece).await?;
         }
     }
     let mut buffer = BytesMut::new();
@@ -223,14 +220,14 @@ async fn take(
         let read = tokio::select! {
             biased;
             read = timeout(route.upload_idle_max, stream.read_buf(&mut buffer)) => read,
-            error = writer.failed() => return Err(problem::of_ingest(&error)),
+            error = writer.failed() => return Err(error.into()),
         };
         let reply = match read {
             Ok(Ok(0)) => break,
             Ok(Ok(_)) => {
                 let piece = buffer.split().freeze();
                 route.carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
-                writer.write(piece).await.map_err(|error| problem::of_ingest(&error))?;
+                writer.write(piece).await?;
                 continue;
             }
             // TLS that ends without its own end (RFC 8446 §6.1) is an error here, too.
@@ -240,7 +237,7 @@ async fn take(
         writer.give_up("the data connection broke off").await;
         return Err(reply);
     }
-    let published = writer.finish().await.map_err(|error| problem::of_ingest(&error))?;
+    let published = writer.finish().await?;
     // For clients that wait for the end of the data connection before they read the reply.
     let _ = timeout(Duration::from_secs(1), stream.shutdown()).await;
     Ok(FtpReply::new(226, format!("{} bytes are stored, durably", published.size)))

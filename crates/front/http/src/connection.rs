@@ -111,7 +111,7 @@ pub(crate) async fn next_head(
             match parse_head(&buffer.bytes) {
                 Ok(Some(head)) => return Ok(Some(Box::new(head))),
                 Ok(None) => {}
-                Err(error) => return Err(problem::of_head(&error)),
+                Err(error) => return Err(error.into()),
             }
         }
         looked_at = buffer.bytes.len();

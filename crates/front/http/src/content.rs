@@ -129,7 +129,7 @@ async fn prepare(exchange: &Exchange) -> Result<(StreamPlan, ContentRead), Reply
         Err(StoreError::IsDirectory) => return Err(to_folder(exchange, &permit).await),
         // Below a content there is nothing to read; only for a write it is in the way.
         Err(StoreError::NotADirectory) => return Err(problem::of_store(&StoreError::NotFound)),
-        Err(error) => return Err(problem::of_store(&error)),
+        Err(error) => return Err(error.into()),
     };
     let name = path.joined();
     let name = name.as_str();

@@ -89,10 +89,8 @@ async fn judged<R: RightKind>(
 ) -> Result<Permit<R>, Reply> {
     let permit = uncounted(exchange, right, judge).await?;
     let service = &exchange.shared.service;
-    match count_request(service, &permit, exchange.client()) {
-        Ok(()) => Ok(permit),
-        Err(refusal) => Err(problem::of_budget(&refusal)),
-    }
+    count_request(service, &permit, exchange.client())?;
+    Ok(permit)
 }
 
 /// The permit that `judge` gives: by the signed link in the query, else without a login if that is enough, else after the login that the

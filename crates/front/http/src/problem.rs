@@ -43,6 +43,7 @@ macro_rules! answers {
 
 answers! {
     BodyError: of_body;
+    BudgetRefusal: of_budget;
     ChangeError: of_change;
     DigestError: of_digest;
     HeadError: of_head;

@@ -245,7 +245,7 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer, checks: &mut
         let piece = tokio::select! {
             biased;
             piece = body.next_of(writer.recording()) => piece,
-            error = writer.failed() => return Err(problem::of_ingest(&error)),
+            error = writer.failed() => return Err(error.into()),
         };
         match piece {
             Ok(Some(bytes)) => {
@@ -255,7 +255,7 @@ async fn take_body(body: &mut RequestBody<'_>, writer: &mut Writer, checks: &mut
             Ok(None) => return Ok(()),
             Err(error) => {
                 writer.give_up(&error.to_string()).await;
-                return Err(problem::of_body(&error));
+                return Err(error.into());
             }
         }
     }

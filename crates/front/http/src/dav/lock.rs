@@ -34,7 +34,7 @@ pub(super) async fn lock(exchange: &Exchange, body: &[u8]) -> Result<Reply, Repl
     let is_new = match exchange.shared.service.lookup(&permit).await {
         Ok(_) => false,
         Err(StoreError::NotFound) => true,
-        Err(error) => return Err(problem::of_store(&error)),
+        Err(error) => return Err(error.into()),
     };
     if is_new {
         check_parent(exchange, &permit).await?;
