@@ -75,7 +75,7 @@ impl FtpClient {
                           permits them without (tokens need no such permission)";
             return Err(refused(reason.to_owned()));
         };
-        self.user = principal.name();
+        self.user = principal.name().map(str::to_owned);
         self.principal = principal;
         Ok(())
     }

@@ -121,7 +121,7 @@ async fn uncounted<R: RightKind>(
         Ok(permit) => {
             let own = with_password(exchange, &first).await.and_then(|account| judge(&account).ok());
             let permit = own.unwrap_or(permit);
-            exchange.note_user(permit.holder().as_deref());
+            exchange.note_user(permit.holder());
             return Ok(permit);
         }
         Err(denied) => denied,
@@ -175,7 +175,7 @@ async fn proven(exchange: &Exchange, credentials: Credentials) -> Result<Option<
             login.map_err(|error| problem::of_login(error, challenges_passwords(exchange)))?
         }
     };
-    exchange.note_user(principal.name().as_deref());
+    exchange.note_user(principal.name());
     Ok(Some(principal))
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn password_refused(exchange: &Exchange) -> Reply {
 /// The answer to a principal that may not do that, with the logins that its client may try. One that sent a login, token or link is logged.
 fn refused(exchange: &Exchange, denied: Denied, principal: &Principal) -> Reply {
     if let Some(user) = principal.name() {
-        exchange.tell_refused(Some(&user), &denied.to_string());
+        exchange.tell_refused(Some(user), &denied.to_string());
     }
     problem::of_denied(denied, challenges_passwords(exchange))
 }

@@ -60,6 +60,6 @@ pub(crate) async fn count_use(
 
 /// The answer where the permit's link is used up, which is logged.
 pub(crate) fn used_up<R: RightKind>(exchange: &Exchange, permit: &Permit<R>, error: &ChangeError) -> Reply {
-    exchange.tell_refused(permit.holder().as_deref(), &error.to_string());
+    exchange.tell_refused(permit.holder(), &error.to_string());
     problem::of_change(error)
 }

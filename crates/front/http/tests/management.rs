@@ -326,7 +326,8 @@ fn reservation() -> ReservationAhead {
         by: None,
         path: ContentPath::root(),
         rate: units::BitRate(1_000_000),
-        from: 0,
+        // Of the year 2100: one that is near would have its room taken by a stream.
+        from: 4_102_444_800,
         until: u64::MAX,
         local: "127.0.0.1".parse().expect("an address"),
     };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::accounts::{AccountToken, Accounts, FolderRights, Holder, Right, RightsInForce, SignedLink};
 use crate::budgets::{BudgetKey, ChargedBudgets};
-use crate::client::Client;
+use crate::client::{Client, Requester};
 use crate::contents::{ContentPath, PathError};
 pub use crate::right_kinds::{
     PathRight, RightKind, RightUses, ServerRight, ToAdminister, ToDelete, ToObserve, ToRead, ToSeeBudgets, ToShare,
@@ -60,26 +60,26 @@ impl AccountName {
 impl Principal {
     /// The account, or the number of the signed link (`link:7`; names of accounts have no colon), for logs.
     #[must_use]
-    pub fn name(&self) -> Option<String> {
+    pub fn name(&self) -> Option<&str> {
         match self {
-            Self::Account(account) => Some(account.name().to_owned()),
-            Self::Link(ProvenLink(link)) => Some(link_name(link)),
+            Self::Account(account) => Some(account.name()),
+            Self::Link(link) => Some(&link.name),
             Self::Local | Self::Remote(_) => None,
         }
     }
 }
 
-fn link_name(link: &SignedLink) -> String {
-    format!("link:{}", link.id)
-}
-
 /// A link with a right signature that is valid now, and where it is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProvenLink(Arc<SignedLink>);
+pub struct ProvenLink {
+    link: Arc<SignedLink>,
+    name: Arc<str>,
+}
 
 impl ProvenLink {
-    pub(crate) const fn proven(link: Arc<SignedLink>) -> Self {
-        Self(link)
+    pub(crate) fn proven(link: Arc<SignedLink>) -> Self {
+        let name = format!("link:{}", link.id).into();
+        Self { link, name }
     }
 }
 
@@ -124,7 +124,7 @@ enum PermitHolder {
     /// An account; true: it administers the server.
     Account(AccountName, bool),
     /// A client with a link.
-    Link(Arc<SignedLink>),
+    Link(ProvenLink),
 }
 
 impl<R: RightKind> Permit<R> {
@@ -149,19 +149,24 @@ impl<R: RightKind> Permit<R> {
 
     /// The account, or the number of the signed link (`link:7`), that has the right, for logs; none: no login was needed.
     #[must_use]
-    pub fn holder(&self) -> Option<String> {
+    pub fn holder(&self) -> Option<&str> {
         match &self.by {
-            PermitHolder::Account(account, _) => Some(account.name().to_owned()),
-            PermitHolder::Link(link) => Some(link_name(link)),
+            PermitHolder::Account(account, _) => Some(account.name()),
+            PermitHolder::Link(link) => Some(&link.name),
             PermitHolder::Anybody => None,
         }
+    }
+
+    /// Its holder at `client`, for the event log.
+    pub(crate) fn by(&self, client: Client) -> Requester<'_> {
+        Requester { address: client.address, user: self.holder() }
     }
 
     /// The signed link that gives the right.
     #[must_use]
     pub const fn link(&self) -> Option<&Arc<SignedLink>> {
         match &self.by {
-            PermitHolder::Link(link) => Some(link),
+            PermitHolder::Link(proven) => Some(&proven.link),
             PermitHolder::Anybody | PermitHolder::Account(..) => None,
         }
     }
@@ -175,7 +180,7 @@ impl<R: RightKind> Permit<R> {
                 let is_kept = |token: &Arc<AccountToken>| rights.facts.tokens.contains_key(&token.digest);
                 account.token.as_ref().is_none_or(is_kept) && account.has(rights, R::RIGHT, &self.path)
             }
-            PermitHolder::Link(link) => {
+            PermitHolder::Link(ProvenLink { link, .. }) => {
                 rights.facts.links.contains_key(&link.id) && link.gives(rights, R::RIGHT, &self.path)
             }
         }
@@ -186,7 +191,7 @@ impl<R: RightKind> Permit<R> {
     pub fn charged(&self, accounts: &Accounts, client: Client) -> ChargedBudgets {
         match &self.by {
             PermitHolder::Anybody => ChargedBudgets::of(&[client.budget()]),
-            PermitHolder::Link(link) => ChargedBudgets::of(&[BudgetKey::Link(link.id), client.budget()]),
+            PermitHolder::Link(proven) => ChargedBudgets::of(&[BudgetKey::Link(proven.link.id), client.budget()]),
             PermitHolder::Account(account, _) => {
                 let mut keys = vec![BudgetKey::Account(Arc::clone(&account.name))];
                 if let Some(known) = accounts.facts().accounts.get(account.name()) {
@@ -301,10 +306,10 @@ pub(crate) fn permit<R: RightKind>(
     path: &ContentPath,
 ) -> Result<Permit<R>, Denied> {
     let rights = accounts.rights();
-    if let Principal::Link(ProvenLink(link)) = principal
-        && link.gives(&rights, R::RIGHT, path)
+    if let Principal::Link(proven) = principal
+        && proven.link.gives(&rights, R::RIGHT, path)
     {
-        return Ok(Permit::new(path.clone(), PermitHolder::Link(Arc::clone(link))));
+        return Ok(Permit::new(path.clone(), PermitHolder::Link(proven.clone())));
     }
     let may = |holder| rights.may(holder, R::RIGHT, path);
     if let Principal::Account(account) = principal
@@ -333,7 +338,7 @@ pub(crate) fn permit<R: RightKind>(
 pub(crate) fn permit_somewhere<R: PathRight>(accounts: &Accounts, principal: &Principal) -> Result<Permit<R>, Denied> {
     let mut folders = Vec::new();
     match principal {
-        Principal::Link(ProvenLink(link)) => folders.push(link.given.folder.clone()),
+        Principal::Link(proven) => folders.push(proven.link.given.folder.clone()),
         Principal::Account(account) => {
             folders.extend(account.token.iter().map(|token| token.within.folder.clone()));
             let facts = accounts.facts();
@@ -517,7 +522,7 @@ mod tests {
             [&by_password, &by_token, &by_link, &by_anybody].map(|permit| permit.is_in_force(&rights))
         };
         assert_eq!(in_force(), [true, false, false, true], "there is no such token or link any more");
-        let Principal::Link(ProvenLink(shared)) = link(None) else { unreachable!("a link") };
+        let Principal::Link(ProvenLink { link: shared, .. }) = link(None) else { unreachable!("a link") };
         let ada = known.facts().accounts["ada"].clone();
         let facts = |ada: Option<Account>| AccountFacts {
             accounts: ada.map(|ada| ("ada".to_owned(), ada)).into_iter().collect(),

@@ -1,4 +1,4 @@
-//! The two ends of a client's connection, as front ends see them.
+//! The client of a request: the two ends of its connection, and its name in the event log.
 
 use std::net::IpAddr;
 
@@ -20,4 +20,13 @@ impl Client {
     pub(crate) fn budget(self) -> BudgetKey {
         if self.is_proxy { BudgetKey::Proxy(self.address) } else { BudgetKey::of_address(self.address) }
     }
+}
+
+/// The client behind a request, for the event log.
+#[derive(Debug, Clone, Copy)]
+pub struct Requester<'a> {
+    /// The client's address.
+    pub address: IpAddr,
+    /// The user's name, or the number of the signed link (`link:7`); none: no login was needed.
+    pub user: Option<&'a str>,
 }

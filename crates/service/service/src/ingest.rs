@@ -30,7 +30,6 @@ use crate::events::{self, Remover};
 use crate::file_names::RecordingFiles;
 pub use crate::ingest_error::IngestError;
 use crate::media_service::MediaService;
-use crate::operations::Requester;
 use crate::pipeline::Stages;
 use crate::quota::{QuotaShare, QuotaTerms};
 use crate::recording::RunningRecording;
@@ -187,12 +186,10 @@ async fn begin_upload(
         let upload = RunningStream { user, ..upload };
         ListedUpload::enter(&service.running, service.plane.stream_id(), upload)
     });
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
     Ok(Writer {
         service: Arc::clone(service),
         permit: permit.clone(),
-        content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), by),
+        content: ContentWriter::new(service, begun_upload, quota, request.path.clone(), permit.by(client)),
         _share: share,
         stages,
         files,
@@ -496,9 +493,7 @@ pub async fn delete(
     };
     service.contents.delete(permit.path(), precondition).await?;
     budget_use::removed(service, charged.iter(), bytes);
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
-    note_removal(service, &permit.path().joined(), Remover::Client(by));
+    note_removal(service, &permit.path().joined(), Remover::Client(permit.by(client)));
     Ok(())
 }
 

@@ -463,8 +463,7 @@ impl MediaService {
     /// Asks for the end of streams with a right that was taken back.
     fn stop_unpermitted(&self) {
         for (stream, path, permit) in self.running.stop_unpermitted(&self.accounts.rights(), &self.plane) {
-            let holder = permit.holder();
-            self.events.tell(events::stream_stopped(stream, &path, (None, holder.as_deref()), SystemTime::now()));
+            self.events.tell(events::stream_stopped(stream, &path, (None, permit.holder()), SystemTime::now()));
         }
     }
 

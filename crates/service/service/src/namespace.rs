@@ -18,7 +18,6 @@ use crate::delivery::{Client, DeliveryError};
 use crate::events::{self, Remover};
 use crate::ingest::{self, IngestError, IngestRequest, Writer};
 use crate::media_service::MediaService;
-use crate::operations::Requester;
 use crate::pipeline::{Pipe, PipeError, Stages};
 use crate::quota::QuotaShare;
 use crate::reads::{self, ContentRead, OpenedContent};
@@ -78,9 +77,7 @@ pub async fn make_folder(
         other => other?,
     }
     service.listings.note_write();
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
-    service.events.tell(events::folder_made(&path.joined(), by, SystemTime::now()));
+    service.events.tell(events::folder_made(&path.joined(), permit.by(client), SystemTime::now()));
     Ok(())
 }
 
@@ -96,7 +93,7 @@ pub async fn rename(
 ) -> Result<bool, NamespaceError> {
     check_apart(from.path(), to.path())?;
     let entry = service.lookup(from).await?;
-    let user = from.holder();
+    let by = from.by(client);
     let (from, to) = (from.path(), to.path());
     check_parent(service, to).await?;
     let bytes = if service.quotas.is_empty() { 0 } else { bytes_of(service, from, &entry).await? };
@@ -108,7 +105,6 @@ pub async fn rename(
     quota.stored(bytes);
     service.quotas.removed();
     service.listings.note_write();
-    let by = Requester { address: client.address, user: user.as_deref() };
     service.events.tell(events::content_moved(&from.joined(), &to.joined(), by, SystemTime::now()));
     Ok(created)
 }
@@ -133,9 +129,7 @@ pub async fn set_modified(
 /// The store's error.
 pub async fn remove_tree(service: &MediaService, permit: &Permit<ToDelete>, client: Client) -> Result<(), StoreError> {
     service.contents.remove_tree(permit.path()).await?;
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
-    ingest::note_removal(service, &permit.path().joined(), Remover::Client(by));
+    ingest::note_removal(service, &permit.path().joined(), Remover::Client(permit.by(client)));
     Ok(())
 }
 

@@ -12,17 +12,9 @@ use units::{ByteCount, Nanos};
 
 use crate::access::{Permit, ToAdminister, ToObserve, ToRead};
 use crate::client::Client;
+pub use crate::client::Requester;
 use crate::contents::ContentPath;
 use crate::lock::lock;
-
-/// The client behind a request, for the event log.
-#[derive(Debug, Clone, Copy)]
-pub struct Requester<'a> {
-    /// The client's address.
-    pub address: IpAddr,
-    /// The user's name, or the number of the signed link (`link:7`); none: no login was needed.
-    pub user: Option<&'a str>,
-}
 
 /// Why a job is not begun or stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

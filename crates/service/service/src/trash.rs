@@ -20,7 +20,6 @@ use crate::events::{self, Remover};
 use crate::ingest::{IngestError, note_removal};
 use crate::media_service::MediaService;
 use crate::namespace::{NamespaceError, bytes_of, quota_of};
-use crate::operations::Requester;
 
 /// Between two looks for items that are to go.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
@@ -125,9 +124,7 @@ pub async fn put(
     budget_use::removed(service, permit.charged(&service.accounts, client).iter(), budgeted(entry.kind, bytes));
     service.listings.note_write();
     service.quotas.removed();
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
-    service.events.tell(events::content_moved(&path.joined(), "the trash", by, SystemTime::now()));
+    service.events.tell(events::content_moved(&path.joined(), "the trash", permit.by(client), SystemTime::now()));
     make_room(service).await;
     Ok(id)
 }
@@ -221,9 +218,7 @@ pub async fn restore(
     quota.stored(item.id.bytes);
     claim.stored(budgeted);
     service.listings.note_write();
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
-    service.events.tell(events::content_moved("the trash", &path.joined(), by, SystemTime::now()));
+    service.events.tell(events::content_moved("the trash", &path.joined(), permit.by(client), SystemTime::now()));
     if let Some((folder, _)) = place.split() {
         remove_empty(service, folder).await;
     }
@@ -241,9 +236,7 @@ pub async fn remove(
     client: Client,
 ) -> Result<(), StoreError> {
     service.contents.remove_tree(&item.id.folder()?).await?;
-    let user = permit.holder();
-    let by = Requester { address: client.address, user: user.as_deref() };
-    note_removal(service, &permit.path().joined(), Remover::Client(by));
+    note_removal(service, &permit.path().joined(), Remover::Client(permit.by(client)));
     Ok(())
 }
 

@@ -68,7 +68,7 @@ pub(super) async fn end_present(exchange: &Exchange) -> Result<(), Reply> {
     let service = &exchange.shared.service;
     let present = login::cookie_text(exchange).and_then(|text| service.credentials.by_browser(&text).ok());
     let Some((id, principal)) = present else { return Ok(()) };
-    exchange.note_user(principal.name().as_deref());
+    exchange.note_user(principal.name());
     administration::end_login(service, id).await.map_err(Reply::from)
 }
 
