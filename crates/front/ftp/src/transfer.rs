@@ -131,7 +131,7 @@ pub(crate) async fn store(
 ) -> Result<DataTransfer, FtpReply> {
     let command = if from == StoreFrom::End { "APPE" } else { "STOR" };
     let permit: Permit<ToWrite> = client.permit(command, path)?;
-    namespace::check_parent(&client.service, path).await?;
+    namespace::check_parent(&client.service, &permit).await?;
     let (kept, precondition) = kept(client, path, from, viewer).await?;
     let request = IngestRequest { precondition, ..IngestRequest::upload(None, client.ends) };
     let writer = ingest::begin(&client.service, &permit, request, Stages::default()).await;

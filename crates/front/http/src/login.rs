@@ -31,13 +31,13 @@ pub(crate) async fn permit<R: PathRight>(exchange: &Exchange, path: &ContentPath
     judged(exchange, R::RIGHT, |principal| service.permit(principal, path)).await
 }
 
-/// Refuses a client that has the right `R` over the path of no item of the trash, before a look at one gives its path.
+/// A permit for the right `R` over the path that an item of the trash may have had, before a look at one gives its path.
 ///
 /// # Errors
-/// The answer to such a client.
-pub(crate) async fn check_trash<R: PathRight>(exchange: &Exchange) -> Result<(), Reply> {
+/// The answer to a client that has the right nowhere.
+pub(crate) async fn permit_trash<R: PathRight>(exchange: &Exchange) -> Result<Permit<R>, Reply> {
     let service = &exchange.shared.service;
-    uncounted(exchange, R::RIGHT, |principal| trash::permit::<R>(service, principal)).await.map(drop)
+    uncounted(exchange, R::RIGHT, |principal| trash::permit(service, principal)).await
 }
 
 /// A permit for the right `R` over the whole server.

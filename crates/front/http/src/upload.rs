@@ -234,7 +234,7 @@ async fn check_share(exchange: &Exchange, path: &ContentPath, permit: &Permit<To
     }
     let is_new = matches!(service.lookup(permit).await, Err(StoreError::NotFound));
     if is_new && is_client {
-        namespace::check_parent(service, path).await?;
+        namespace::check_parent(service, permit).await?;
     }
     dav::check(exchange, permit.user(), &[Touched { path, tree: false, named: is_new }]).await
 }

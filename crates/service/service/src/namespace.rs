@@ -71,7 +71,7 @@ pub async fn make_folder(
     client: Client,
 ) -> Result<(), NamespaceError> {
     let path = permit.path();
-    check_parent(service, path).await?;
+    check_parent(service, permit).await?;
     match service.contents.make_folder(path).await {
         Err(StoreError::Exists) => return Err(NamespaceError::Exists),
         other => other?,
@@ -94,8 +94,8 @@ pub async fn rename(
     check_apart(from.path(), to.path())?;
     let entry = service.lookup(from).await?;
     let by = from.by(client);
-    let (from, to) = (from.path(), to.path());
     check_parent(service, to).await?;
+    let (from, to) = (from.path(), to.path());
     let bytes = if service.quotas.is_empty() { 0 } else { bytes_of(service, from, &entry).await? };
     let mut quota = quota_of(service, to, bytes).await?;
     let created = match service.contents.rename(from, to, replaces).await {
@@ -157,7 +157,7 @@ pub async fn copy(
     let (source, target) = (from.path(), to.path());
     check_apart(source, target)?;
     let entry = service.lookup(from).await?;
-    check_parent(service, target).await?;
+    check_parent(service, to).await?;
     let replaced = match service.contents.lookup(target).await {
         Ok(_) if !terms.replaces => return Err(NamespaceError::Exists),
         Ok(entry) => Some(entry),
@@ -379,7 +379,8 @@ pub fn room(service: &MediaService, permit: &Permit<ToRead>) -> Option<(u64, Opt
 ///
 /// # Errors
 /// [`NamespaceError::NoParent`]; [`NamespaceError::Exists`] for the root, which lies in none.
-pub async fn check_parent(service: &MediaService, path: &ContentPath) -> Result<(), NamespaceError> {
+pub async fn check_parent(service: &MediaService, permit: &Permit<ToWrite>) -> Result<(), NamespaceError> {
+    let path = permit.path();
     let Some((parent, _)) = path.split() else { return Err(NamespaceError::Exists) };
     match service.contents.lookup(&parent).await {
         Ok(entry) if entry.kind == NameKind::Directory => Ok(()),

@@ -157,7 +157,7 @@ pub async fn list(service: &MediaService, permit: &Permit<ToDelete>) -> Result<V
             break;
         }
         // One that goes meanwhile is none.
-        if let Ok(item) = find(service, id).await
+        if let Ok(item) = item_of(service, id).await
             && item.path.lies_in(permit.path())
         {
             items.push(item);
@@ -166,11 +166,20 @@ pub async fn list(service: &MediaService, permit: &Permit<ToDelete>) -> Result<V
     Ok(items)
 }
 
-/// The item of this name. Folders that are left of one that is gone go, too.
+/// The item of this name, for a client with a right over a path that an item may have had ([`permit`]).
 ///
 /// # Errors
 /// [`StoreError::NotFound`], and others of the store.
-pub async fn find(service: &MediaService, id: TrashId) -> Result<TrashItem, StoreError> {
+pub async fn find<R: PathRight>(
+    service: &MediaService,
+    id: TrashId,
+    _somewhere: &Permit<R>,
+) -> Result<TrashItem, StoreError> {
+    item_of(service, id).await
+}
+
+/// The item of this name. Folders that are left of one that is gone go, too.
+async fn item_of(service: &MediaService, id: TrashId) -> Result<TrashItem, StoreError> {
     let (mut folder, mut path, mut kind) = (id.folder()?, ContentPath::root(), NameKind::Directory);
     for _ in 0..id.depth {
         let Some(entry) = service.contents.list(&folder).await?.into_iter().next() else {
@@ -251,7 +260,7 @@ pub(crate) async fn keep(service: Weak<MediaService>) {
             // Of those that were restored as the server died, folders are left.
             if std::mem::take(&mut is_first) {
                 for id in ids(&service).await.unwrap_or_default() {
-                    let _ = find(&service, id).await;
+                    let _ = item_of(&service, id).await;
                 }
             }
             make_room(&service).await;
@@ -282,7 +291,7 @@ async fn make_room(service: &MediaService) {
 }
 
 async fn evict(service: &MediaService, id: TrashId, reason: &str) -> Result<(), StoreError> {
-    let path = find(service, id).await.map_or_else(|_| id.to_string(), |item| item.path.joined());
+    let path = item_of(service, id).await.map_or_else(|_| id.to_string(), |item| item.path.joined());
     match service.contents.remove_tree(&id.folder()?).await {
         Err(error) if error.is_absence() => {}
         removed => {

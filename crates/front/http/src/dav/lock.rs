@@ -121,7 +121,7 @@ fn token(exchange: &Exchange) -> String {
 }
 
 async fn check_parent(exchange: &Exchange, permit: &Permit<ToWrite>) -> Result<(), Reply> {
-    let checked = service::namespace::check_parent(&exchange.shared.service, permit.path()).await;
+    let checked = service::namespace::check_parent(&exchange.shared.service, permit).await;
     checked.map_err(|error| match error {
         NamespaceError::Exists => problem::of_store(&StoreError::IsDirectory),
         error => problem::of_namespace(&error),

@@ -47,9 +47,10 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall) -> Result<Rep
 /// The item that a call names, with a permit for the path that it had.
 async fn named<R: PathRight>(exchange: &Exchange, found: &FoundCall) -> Result<(TrashItem, Permit<R>), Reply> {
     // Nothing is looked up for a client that has the right nowhere.
-    login::check_trash::<R>(exchange).await?;
+    let somewhere = login::permit_trash::<R>(exchange).await?;
     let id = TrashId::parse(found.name(0)).ok_or_else(|| problem::of_store(&StoreError::NotFound))?;
-    let item = trash::find(&exchange.shared.service, id).await.map_err(|error| problem::of_missing(&error))?;
+    let found = trash::find(&exchange.shared.service, id, &somewhere).await;
+    let item = found.map_err(|error| problem::of_missing(&error))?;
     let permit = login::permit(exchange, &item.path).await?;
     Ok((item, permit))
 }
