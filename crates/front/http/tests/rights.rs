@@ -217,6 +217,14 @@ async fn each_route_asks_for_its_right() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+    let present =
+        format!("PUT /media/films/a.ts?share={stores} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    let refused = closed.harness.one(&present);
+    assert!(
+        refused.status == 412 && refused.text().contains("uploads by a link overwrite nothing"),
+        "{}",
+        refused.text()
+    );
     let store = &closed.harness.store;
     assert_eq!(store.bytes("films/a.ts").map(|bytes| bytes.len()), Some(1000), "nothing else was changed");
     let access = &closed.harness.access;

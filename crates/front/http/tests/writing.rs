@@ -496,4 +496,7 @@ async fn of_ten_thousand_locks_as_many_are_made_as_one_holder_may_have() {
     let token = answers[0].field("lock-token").expect("a token");
     assert_eq!(ask("UNLOCK", "a", &format!("Lock-Token: {token}\r\n"), "").status, 204);
     assert_eq!(ask("LOCK", "b", "", lock).status, 200, "there is room for one");
+    let excluded = ask("LOCK", "b", "", &lock.replace("shared", "exclusive"));
+    assert_eq!(excluded.status, 423);
+    assert!(excluded.text().contains("another lock is on `/media/b`"), "{}", excluded.text());
 }
