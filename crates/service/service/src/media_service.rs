@@ -387,7 +387,7 @@ impl MediaService {
     pub(crate) fn every_second(&self, machine: Option<MachineSample>) {
         self.stop_unpermitted();
         self.sessions.expire();
-        self.recording_names.expire(Some(Instant::now())).into_iter().for_each(|held| self.plane.release(held));
+        self.plane.release_all(self.recording_names.expire(Some(Instant::now())));
         self.plane.send_releases();
         self.listings.expire();
         self.names.expire();
@@ -433,7 +433,7 @@ impl MediaService {
         // not cut off.
         let _ = self.plane.send(Command::Drain);
         self.life.drain();
-        self.recording_names.expire(None).into_iter().for_each(|held| self.plane.release(held));
+        self.plane.release_all(self.recording_names.expire(None));
         timeout(self.config().drain_time_max, self.connections.all_closed()).await.is_ok()
     }
 

@@ -87,6 +87,11 @@ impl PlaneClient {
         }
     }
 
+    /// Releases all of these.
+    pub(crate) fn release_all(&self, reservations: impl IntoIterator<Item = ReservationId>) {
+        reservations.into_iter().for_each(|reservation| self.release(reservation));
+    }
+
     /// Sends the releases that wait for room in the queue; true if none is left.
     pub(crate) fn send_releases(&self) -> bool {
         let mut unsent = lock(&self.unsent_releases);
@@ -146,7 +151,7 @@ impl PlaneClient {
     /// Releases the reservations in a report for a request that is over.
     fn abandoned(&self, report: &Report) {
         match report {
-            Report::Finished { end, .. } => end.held.into_iter().for_each(|held| self.release(held)),
+            Report::Finished { end, .. } => self.release_all(end.held),
             Report::Reserved { reservation, .. } => self.release(*reservation),
             _ => {}
         }

@@ -142,15 +142,13 @@ impl SessionTable {
                 let begin = sessions.begin(request, &|key| self.accounts.limits(key), self.now());
                 (begin, sessions.is_series(&request.viewer, request.stream))
             };
-            let (held, from) = match begin {
-                ReservationSource::New => (None, None),
-                ReservationSource::Take(reservation) => (Some(reservation), None),
-                ReservationSource::TakeFrom(reservation, stream) => (Some(reservation), Some(stream)),
+            let slot = |held, from| Ok(SessionSlot { held, from, in_session: true, is_series });
+            let superseded = match begin {
+                ReservationSource::New => return slot(None, None),
+                ReservationSource::Take(reservation) => return slot(Some(reservation), None),
+                ReservationSource::TakeFrom(reservation, stream) => return slot(Some(reservation), Some(stream)),
                 ReservationSource::Refused(refusal) => return Err(refusal),
-                ReservationSource::After(_) => (None, None),
-            };
-            let ReservationSource::After(superseded) = begin else {
-                return Ok(SessionSlot { held, from, in_session: true, is_series });
+                ReservationSource::After(superseded) => superseded,
             };
             if timeout_at(deadline, changed).await.is_err() {
                 if stopped {
@@ -168,9 +166,7 @@ impl SessionTable {
     pub(crate) fn started(&self, viewer: &Viewer, stream: StreamId, reservation: ReservationId) {
         let release = self.lock().started(viewer, stream, reservation);
         self.changed.notify_waiters();
-        if let Some(reservation) = release {
-            self.plane.release(reservation);
-        }
+        self.plane.release_all(release);
     }
 
     /// True if a request that was refused may have room now: others gave up reservations that yield to it, or the viewer has one of
@@ -197,7 +193,7 @@ impl SessionTable {
             let retry = self.lock().refused(request, short, limits, self.now());
             match retry {
                 Retry::Release(yielding, streams) => {
-                    yielding.into_iter().for_each(|reservation| self.plane.release(reservation));
+                    self.plane.release_all(yielding);
                     let patience = tokio::time::Instant::now() + RELEASE_TIME_MAX;
                     while !self.plane.send_releases() && tokio::time::Instant::now() < patience {
                         tokio::time::sleep(RELEASE_PERIOD).await;
@@ -295,7 +291,7 @@ impl SessionTable {
     pub(crate) fn give_up(&self, key: &BudgetKey, viewer: &Viewer) -> bool {
         let given_up = self.lock().give_up(key, viewer, self.now());
         let some = !given_up.is_empty();
-        given_up.into_iter().for_each(|reservation| self.plane.release(reservation));
+        self.plane.release_all(given_up);
         some
     }
 
@@ -312,7 +308,7 @@ impl SessionTable {
     /// Keeps nothing for this viewer any more.
     pub(crate) fn keep_no_more(&self, viewer: &Viewer) {
         let released = self.lock().keep_no_more(viewer);
-        released.into_iter().for_each(|reservation| self.plane.release(reservation));
+        self.plane.release_all(released);
     }
 
     /// A read of a viewer that names itself of which nothing was sent yet.
@@ -340,17 +336,13 @@ impl SessionTable {
     pub(crate) fn leave(&self, viewer: &Viewer, stream: StreamId, left: StreamRelease) {
         let release = self.lock().end(viewer, stream, left, self.now());
         self.changed.notify_waiters();
-        if let Some(reservation) = release {
-            self.plane.release(reservation);
-        }
+        self.plane.release_all(release);
     }
 
     /// Releases the reservations that sessions held for too long, and looks for streams that are not read. Called each second.
     pub(crate) fn expire(&self) {
         self.unread.look(&self.gauges, Instant::now());
         let expired = self.lock().expire(self.now());
-        for reservation in expired {
-            self.plane.release(reservation);
-        }
+        self.plane.release_all(expired);
     }
 }
