@@ -304,7 +304,6 @@ fn a_server_that_speaks_tls_is_written_and_read() {
     assert!(fs::read(&back).expect("there") == pattern(3_000_000));
 }
 
-/// A path below a served folder is read and written through the running server.
 #[test]
 fn a_copy_continues_when_its_source_is_started_again() {
     let scratch = tempfile::tempdir().expect("a folder");
@@ -351,6 +350,7 @@ fn a_copy_continues_when_its_source_is_started_again() {
     assert!(!here.join("mixed.ts").exists());
 }
 
+/// A path below a served folder is read and written through the running server.
 #[test]
 fn served_paths_go_through_their_server() {
     let scratch = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Requests of WebDAV that exceed limits, contradict each other, or use another client's lock or lease: each has its answer, and changes nothing.
+//! Requests of WebDAV that exceed limits, contradict each other, or use another client's lock: each has its answer, and changes nothing.
 
 use std::io::Write as _;
 

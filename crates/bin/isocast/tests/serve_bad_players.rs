@@ -12,7 +12,7 @@ use crate::common::server::{Server, Setup};
 /// More than a segment of sound beside pictures.
 const SEGMENT_BYTES: usize = 1_200_000;
 const SEGMENTS: usize = 10;
-/// Longest time in which a server may serve a player's playlists.
+/// Most memory that a player's playlists may add.
 const PLAYLIST_MEMORY: u64 = 64 << 20;
 
 /// A server with a film in segments, on a link with room for three viewers.

@@ -95,7 +95,7 @@ impl Database {
         })
     }
 
-    /// Notes the uses of tokens, and ends expired tokens and links: a clock that is set back brings none back.
+    /// Notes the uses of tokens, and ends expired tokens, logins, links and reservations: a clock that is set back brings none back.
     ///
     /// # Errors
     /// Nothing was changed.

@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 1024;
 const TOGETHER_MAX: usize = 256;
 /// Period of the look for changes that were not announced.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-/// Period in which uses of tokens are written, and expired tokens and links end.
+/// Period in which uses of tokens are written, and expired tokens, logins, links and reservations end.
 const CARE_PERIOD: Duration = Duration::from_secs(60);
 /// Longest wait of a command for the server.
 const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -61,7 +61,7 @@ enum KeeperOrder {
     Work(Box<dyn FnOnce(&Database) + Send>),
     /// Another program changed the database; the sender is dropped when that is in force.
     Look(SyncSender<()>),
-    /// The server stops; the sender is dropped when uses of tokens and ends of expired ones are written.
+    /// The server stops; the sender is dropped when uses of tokens and all ends are written.
     Care(SyncSender<()>),
 }
 

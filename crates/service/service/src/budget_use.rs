@@ -81,7 +81,7 @@ fn charge(service: &MediaService, charged: &ChargedBudgets, metered: Metered, by
 /// The rate that the promised ones leave of a budget.
 fn left_rate(service: &MediaService, budgets: &BudgetsInForce, key: &BudgetKey, metered: Metered) -> Option<BitRate> {
     let most = rate_of(budgets.limits(key), metered)?;
-    let (out, into) = service.sessions.lock().promised_by(key);
+    let (out, into) = service.sessions.read(|sessions| sessions.promised_by(key));
     let promised = if metered == Metered::Download { out } else { into };
     Some(BitRate(most.0.saturating_sub(promised).max(most.0 / REST_PART).max(1)))
 }
@@ -218,7 +218,7 @@ pub async fn budgets(
     let stored = service.account_store.stored().await?;
     let budgets = service.accounts.budgets();
     let mut keys: Vec<BudgetKey> = budgets.iter().flat_map(BudgetsInForce::limited).cloned().collect();
-    keys.extend(service.sessions.lock().budgets());
+    keys.extend(service.sessions.read(|sessions| sessions.budgets()));
     keys.extend(service.running.budgets());
     keys.extend(stored.keys().filter_map(|text| text.parse().ok()));
     let own = permit.charged(&service.accounts, client);
@@ -231,9 +231,7 @@ pub async fn budgets(
 
 fn status(service: &MediaService, key: &BudgetKey, stored: &HashMap<String, u64>) -> BudgetStatus {
     let limits = service.accounts.limits(key);
-    let sessions = service.sessions.lock();
-    let (reserved, idle) = (sessions.reserved_by(key), sessions.idle_by(key));
-    drop(sessions);
+    let (reserved, idle) = service.sessions.read(|sessions| (sessions.reserved_by(key), sessions.idle_by(key)));
     let now = Instant::now();
     let used_part = |metered, most: u64| {
         let ahead = service.meters.ahead(key, metered, now).min(Duration::from_secs(1));

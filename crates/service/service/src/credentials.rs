@@ -1,7 +1,7 @@
 //! The proofs of a principal that requests carry: a name with its password, the text of a token, of a browser's login or of a signed
 //! link, and the code of the first account; and the uses of links.
 //!
-//! Promise: each wrong password is an event, each right one when it is verified. Not here: verifying a password (`logins`), the rights of a
+//! Promise: once there are accounts, each wrong password is an event, each right one when it is verified. Not here: verifying a password (`logins`), the rights of a
 //! principal (`access`), keeping accounts (the crate `accounts`).
 
 use std::hash::{BuildHasher as _, RandomState};

@@ -191,7 +191,9 @@ pub(crate) async fn open(
         let draining = resource == Resource::Draining;
         let guaranteed = request.terms.decision != Decision::BestEffort;
         let small = request.terms.decision.rate().filter(|_| request.terms.is_companion);
-        if small.is_some_and(|rate| service.sessions.lock().share_of(&request.viewer, rate).is_some()) {
+        if small
+            .is_some_and(|rate| service.sessions.read(|sessions| sessions.share_of(&request.viewer, rate).is_some()))
+        {
             request.terms.decision = Decision::BestEffort;
             continue;
         }

@@ -1,6 +1,6 @@
 //! States of disks and folders beside their figures: doubts in profiles, failures, folders that are away.
 //!
-//! Promise: each change is an event, once. Not here: the figures (`figures`), the judgement of a failure (`contents`).
+//! Promise: each failure, recovery and absence is an event, once. Not here: the figures (`figures`), the judgement of a failure (`contents`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

@@ -56,7 +56,7 @@ pub fn streams(service: &MediaService, part: &ListPart<u64>, permit: &Permit<ToO
     ids.sort_unstable_by_key(|id| id.0);
     ids.truncate(part.limit);
     let gauges = slots(&service.gauges);
-    let accounts = service.sessions.lock().accounts();
+    let accounts = service.sessions.read(|sessions| sessions.accounts());
     let described = |id: &StreamId| {
         described_stream(
             (*id, &running[id]),
@@ -287,7 +287,7 @@ pub fn system(service: &MediaService, _permit: &Permit<ToObserve>) -> System {
         more_streams,
         more_recordings,
         running: service.running.counts(),
-        sessions: service.sessions.lock().len() as u64,
+        sessions: service.sessions.read(|sessions| sessions.len() as u64),
         listing_bytes: service.listings.bytes() as u64,
         missing: service.missing.clone(),
         links: links(service),

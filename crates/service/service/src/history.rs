@@ -150,10 +150,14 @@ impl History {
         lock(&self.0).iter_mut().for_each(|ring| ring.add(&slot));
     }
 
-    /// Takes the slots of a file, before any figure is added.
+    /// Takes the slots of a file. A slot does not replace a newer one in its place.
     pub fn restore(&self, slots: impl Iterator<Item = HistorySlot>) {
         let [_, long] = &mut *lock(&self.0);
-        slots.for_each(|slot| long.add(&slot));
+        for slot in slots {
+            if long.slots[long.place(slot.start)].start <= slot.start {
+                long.add(&slot);
+            }
+        }
     }
 
     /// The slot of the long ring at this time and the one before it, which a file is to keep.

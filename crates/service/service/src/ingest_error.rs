@@ -52,7 +52,7 @@ pub enum IngestError {
     /// Another client has come to the name of a recording that was silent.
     #[error("nothing came for some time, and another client goes on with this recording")]
     Superseded,
-    /// A signed link is for a content that has the name already.
+    /// An upload by a signed link finds a content of its name, or the request's condition does not hold.
     #[error(
         "a content has this name, and uploads by a link overwrite nothing; or the request's condition does not hold"
     )]

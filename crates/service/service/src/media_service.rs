@@ -251,7 +251,7 @@ impl MediaService {
     ) {
         self.requests.reopen(access);
         self.events.reopen(events);
-        self.sessions.lock().hold_for(config.session_hold);
+        self.sessions.hold_for(config.session_hold);
         if self.config().quotas != config.quotas {
             self.quotas.configure(&config.quotas);
         }

@@ -90,7 +90,7 @@ pub enum PacedRead {
 }
 
 impl ContentRead {
-    /// A read of `body` that is kept, as best effort.
+    /// A download of `body`, as best effort.
     #[must_use]
     pub fn bulk(
         opened: OpenedContent,
@@ -131,8 +131,9 @@ impl ContentRead {
         match self.purpose {
             _ if !is_small => {}
             ReadPurpose::Plays
-                if asked.rate != RequestedRate::Unstated || !service.sessions.lock().names_rate(&self.viewer) => {}
-            ReadPurpose::Looks if service.sessions.lock().has(&self.viewer, service.hash(&path)) => {
+                if asked.rate != RequestedRate::Unstated
+                    || !service.sessions.read(|sessions| sessions.names_rate(&self.viewer)) => {}
+            ReadPurpose::Looks if service.sessions.read(|sessions| sessions.has(&self.viewer, service.hash(&path))) => {
                 asked.ceiling = asked.ceiling.or(Some(BitRate(u64::MAX)));
             }
             ReadPurpose::Plays | ReadPurpose::Looks | ReadPurpose::Accompanies => asked.rate = RequestedRate::Bulk,
@@ -192,7 +193,7 @@ pub async fn open_for(
     if rate != RequestedRate::Unstated {
         return open_content(service, permit, Want::File).await;
     }
-    if service.sessions.lock().names_rate(viewer) {
+    if service.sessions.read(|sessions| sessions.names_rate(viewer)) {
         let opened = open_content(service, permit, Want::File).await?;
         if opened.content.size <= SMALL_READ_BYTES_MAX {
             return Ok(opened);

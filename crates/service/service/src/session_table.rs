@@ -101,9 +101,18 @@ impl SessionTable {
         }
     }
 
-    /// The rules, as they are between two waits.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Sessions> {
+    fn lock(&self) -> MutexGuard<'_, Sessions> {
         lock(&self.sessions)
+    }
+
+    /// Reads the rules, as they are between two waits. No other lock is taken meanwhile.
+    pub(crate) fn read<T>(&self, reader: impl FnOnce(&Sessions) -> T) -> T {
+        reader(&self.lock())
+    }
+
+    /// Reservations are held for this time from now on.
+    pub(crate) fn hold_for(&self, hold: Nanos) {
+        self.lock().hold_for(hold);
     }
 
     /// The viewer's reservation beside which small reads are made ([`Sessions::share_of`]), of segments of which the first may have been asked for at the same time: whether that is admitted is

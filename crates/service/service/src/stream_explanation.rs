@@ -16,7 +16,7 @@ pub fn explain(service: &MediaService, id: StreamId, permit: &Permit<ToObserve>)
     let running = service.running.lock();
     let known = running.get(&id)?;
     let gauges = service.gauges.find(id);
-    let accounts = service.sessions.lock().accounts();
+    let accounts = service.sessions.read(|sessions| sessions.accounts());
     let is_named = sees_names(permit, known);
     let stream = described_stream((id, known), gauges, accounts.get(&id), is_named);
     let paced = |(id, other): &(&StreamId, &RunningStream)| {

@@ -107,6 +107,9 @@ pub(super) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is not a number")))
 }
 
+/// Longest time for which a busy server may hold the name of a recording that broke off.
+const NAME_HELD_MAX: Duration = Duration::from_secs(10);
+
 /// Uploads, replaces, removes and breaks off until the end comes.
 fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance) -> io::Result<()> {
     let mut sent = |bytes| {
@@ -115,6 +118,7 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance) ->
         }
     };
     let mut connection = Client::try_to(round.address)?;
+    let mut broke_off: BTreeMap<usize, Instant> = BTreeMap::new();
     while !round.over.load(Relaxed) {
         let place = usize::try_from(chance.within(0, NAMES_PER_UPLOADER)).expect("small");
         let name = &mut names[place];
@@ -151,13 +155,17 @@ fn upload(round: &Round, number: u64, names: &mut [Name], mut chance: Chance) ->
             // Broken off: it was never there, so nothing is open.
             Upload { send_bytes: chance.within(0, content.bytes), ..upload }.run(&mut connection, &mut sent)?;
             connection = Client::try_to(round.address)?;
+            if records {
+                broke_off.insert(place, Instant::now());
+            }
             continue;
         }
         name.open = Some(Some(content));
         let expected = if name.acknowledged.is_none() { 201 } else { 204 };
         let answer = upload.run(&mut connection, &mut sent)?.expect("all was sent");
-        if records && answer.status == 409 {
-            // A busy server still holds the name for a recording of this uploader that broke off. It stores nothing.
+        let is_recent = broke_off.get(&place).is_some_and(|at| at.elapsed() < NAME_HELD_MAX);
+        if is_recent && answer.status == 409 && answer.field("retry-after").is_some() {
+            // A busy server still holds the name for the recording that broke off. It stores nothing.
             name.open = None;
             connection = Client::try_to(round.address)?;
             continue;

@@ -28,8 +28,10 @@ pub(super) fn keep(path: &Path, service: &Arc<MediaService>) {
     };
     let service = Arc::downgrade(service);
     tokio::spawn(async move {
+        let mut periods = tokio::time::interval(PERIOD);
+        periods.tick().await;
         loop {
-            tokio::time::sleep(PERIOD).await;
+            periods.tick().await;
             let (Some(service), file) = (service.upgrade(), Arc::clone(&file)) else { return };
             let slots = service.history.to_keep(SystemTime::now());
             // A full disk costs the figures, and nothing else.

@@ -96,8 +96,8 @@ fn of_lock(error: &LockError, unknown: StatusCode) -> Reply {
     match error {
         LockError::Conflict(root) => {
             let root = address(root, "");
-            let detail = LockError::Conflict(root.clone()).to_string();
-            Reply::problem(StatusCode::LOCKED, &detail).failing(DavCondition::NoConflictingLock(root))
+            Reply::problem(StatusCode::LOCKED, &format!("another lock is on `{root}`"))
+                .failing(DavCondition::NoConflictingLock(root))
         }
         LockError::TooMany => problem::client_busy(&detail),
         LockError::Unknown => Reply::problem(unknown, &detail).failing(DavCondition::LockTokenMatchesRequestUri),
