@@ -45,15 +45,8 @@ enum LabSubcommand {
 
 /// Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own), 141 the reader of the output has gone.
 fn main() -> ExitCode {
-    let line = LabCommandLine::parse();
     let mut out = io::stdout();
-    let done = match line.command {
-        LabSubcommand::Bench(command) => command.run(&mut out),
-        LabSubcommand::Disk(command) => command.run(&mut out),
-        LabSubcommand::Net(command) => command.run(&mut out),
-        LabSubcommand::Plan(command) => command.run(&mut out),
-        LabSubcommand::Report(command) => command.run(),
-    };
+    let done = LabCommandLine::parse().run(&mut out);
     match done.and_then(|()| Ok(out.flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) if reader_has_gone() => ExitCode::from(READER_GONE),
@@ -65,6 +58,25 @@ fn main() -> ExitCode {
             }
         },
     }
+}
+
+impl LabCommandLine {
+    fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
+        match self.command {
+            LabSubcommand::Bench(command) => command.run(out),
+            LabSubcommand::Disk(command) => command.run(out),
+            LabSubcommand::Net(command) => command.run(out),
+            LabSubcommand::Plan(command) => command.run(out),
+            LabSubcommand::Report(command) => command.run(),
+        }
+    }
+}
+
+/// Runs another command line of this program in this process, and returns its output.
+fn printed(words: &[&str]) -> anyhow::Result<String> {
+    let mut printed = Vec::new();
+    LabCommandLine::try_parse_from([&["isocast-lab"], words].concat())?.run(&mut printed)?;
+    Ok(String::from_utf8(printed)?)
 }
 
 /// Whether standard output is a pipe with its other end closed.
@@ -83,6 +95,13 @@ fn say(line: Arguments<'_>) {
 /// Wrong usage that is found behind the command line's own check: exit code 2, as of that.
 fn wrong_usage(message: impl Display) -> clap::Error {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n"))
+}
+
+/// The error of an `--only` that names none of these parts.
+fn unknown_part<'a>(name: &str, parts: impl Iterator<Item = &'a str>) -> clap::Error {
+    let parts: Vec<&str> = parts.collect();
+    let (name, parts) = (name.escape_debug(), parts.join(", "));
+    wrong_usage(format_args!("--only {name}: there is no such part; there are {parts}"))
 }
 
 /// Prints the names of the disks or networks that `down` took down.

@@ -7,15 +7,15 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::{Stop, scratch};
+use super::{Stop, child, scratch};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -77,7 +77,7 @@ impl AccessCommand {
             // More than is read: a reader at the end would begin again, from memory.
             let bytes = (rate.0 / 8).saturating_mul(span.0 / 1_000_000_000 + 1).next_multiple_of(1 << 20);
             write_file(&file, bytes, stop)?;
-            let x = mbps(rate.0);
+            let x = real(rate.0) / 1e6;
             for (name, arguments) in WAYS {
                 let (cpu, got) = cheapest(tries, || fio(&file, rate, span, arguments, stop))?;
                 table.add(name, x, &[("cpu_percent", cpu), ("mbps", got)]);
@@ -88,11 +88,6 @@ impl AccessCommand {
         }
         table.finish(&self.output, out)
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn mbps(bps: u64) -> f64 {
-    bps as f64 / 1e6
 }
 
 fn cheapest(tries: u32, mut run: impl FnMut() -> anyhow::Result<(f64, f64)>) -> anyhow::Result<(f64, f64)> {
@@ -111,9 +106,8 @@ fn write_file(file: &Path, bytes: u64, stop: &Stop) -> anyhow::Result<()> {
 }
 
 fn job(file: &Path) -> [String; 4] {
-    let fixed = ["--name=access", "--thread", "--output-format=json"].map(str::to_owned);
-    let [name, thread, format] = fixed;
-    [name, thread, format, format!("--filename={}", file.display())]
+    let file = format!("--filename={}", file.display());
+    ["--name=access", "--thread", "--output-format=json", &file].map(str::to_owned)
 }
 
 /// Processor time in percent of one, and Mbit/s.
@@ -121,8 +115,7 @@ fn fio(file: &Path, rate: BitRate, span: Nanos, way: &[&str], stop: &Stop) -> an
     let mut command = Command::new("fio");
     command.args(job(file)).args(way).args(["--rw=read", "--invalidate=1"]);
     command.arg(format!("--rate={}", rate.0 / 8)).arg(format!("--runtime={}", span.0 / 1_000_000_000));
-    let output = run(&mut command, stop)?;
-    let report: Value = serde_json::from_slice(&output.stdout).context("fio's report")?;
+    let report: Value = serde_json::from_str(&run(&mut command, stop)?).context("fio's report")?;
     let job = &report["jobs"][0];
     let figure = |value: &Value| value.as_f64().context("fio reports no such figure");
     let cpu = figure(&job["usr_cpu"])? + figure(&job["sys_cpu"])?;
@@ -130,26 +123,15 @@ fn fio(file: &Path, rate: BitRate, span: Nanos, way: &[&str], stop: &Stop) -> an
 }
 
 fn ours(file: &Path, rate: BitRate, stop: &Stop) -> anyhow::Result<(f64, f64)> {
-    let mut command = Command::new(crate::isocast()?);
-    command.args(["cp", "--json", "--rate"]).arg(format!("{}bit/s", rate.0)).arg(file).arg("/dev/null");
-    let report: Value =
-        serde_json::from_slice(&run(&mut command, stop)?.stdout).context("the report of `isocast cp`")?;
+    stop.check()?;
+    let (rate, file) = (format!("{}bit/s", rate.0), file.display().to_string());
+    let printed = child::isocast(&["cp", "--json", "--rate", &rate, &file, "/dev/null"])?;
+    let report: Value = serde_json::from_str(&printed).context("the report of `isocast cp`")?;
     let figure = |key: &str| report[key].as_f64().with_context(|| format!("`isocast cp` reports no {key}"));
     Ok((figure("cpu_percent")?, figure("throughput_bps")? / 1e6))
 }
 
-/// Where a program that is not here comes from.
-fn package(name: &str) -> &'static str {
-    if name == "fio" { " (this measurement needs fio: apt-get install fio)" } else { "" }
-}
-
-fn run(command: &mut Command, stop: &Stop) -> anyhow::Result<Output> {
+fn run(command: &mut Command, stop: &Stop) -> anyhow::Result<String> {
     stop.check()?;
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output();
-    let output = output.with_context(|| format!("running {name}{}", package(&name)))?;
-    if !output.status.success() {
-        bail!("{name} failed: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(output)
+    child::output(command, "fio", "fio")
 }

@@ -8,9 +8,7 @@ use units::{BitRate, Nanos};
 use super::client::habits::ViewerHabits;
 use super::content_choice::ContentSpread;
 use super::experiment::{self, RunRequest, Writers};
-use super::progress::Show;
 use super::server::{Choice, ServerGround};
-use super::timetable::Spare;
 use super::{Stop, clock};
 
 /// Span without measuring after the last stream began: start bursts are over then.
@@ -95,12 +93,11 @@ impl AdmittedStreams {
 pub(super) fn admitted(
     ground: &ServerGround,
     requested: &RequestedStreams,
-    show: &Show,
     stop: &Stop,
 ) -> anyhow::Result<AdmittedStreams> {
     let run = |streams, warm_up, seconds| {
         let job = request(requested, streams, warm_up, seconds);
-        experiment::run(&Choice::Isocast, ground, &job, show, stop, &mut Spare::new(Some(Nanos::ZERO)))
+        experiment::run(&Choice::Isocast, ground, &job, stop, &mut Nanos(0))
     };
     // The server also looks at the processor, which other programs of the machine make short: this experiment measures the disks.
     let mut tries = 0;
@@ -142,7 +139,7 @@ pub(super) fn admitted(
     if alone.restarts > 0 {
         remarks.push(format!("{} contents ended while they ran, and were asked for again", alone.restarts));
     }
-    if let Some(late) = alone.own_words.map(|words| words.late_blocks).filter(|late| *late > 0) {
+    if let Some(late) = alone.server_counts.map(|words| words.late_blocks).filter(|late| *late > 0) {
         remarks.push(format!("{late} blocks were late while they ran"));
     }
     Ok(AdmittedStreams { streams, stalled: alone.stalled_streams, short, refused_after, remarks })

@@ -7,16 +7,15 @@
 use std::io::Write;
 
 use clap::{Args, ValueEnum};
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, real};
 
 use super::admitted::{self, RequestedStreams, StartsPerMinute};
 use super::contents::{self, ContentTurnover, KeptContent, SizeMix};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{DiskTiming, LabDisk};
-use super::progress::Show;
-use super::quantiles::f;
 use super::store_site::StoreSite;
 use super::{Stop, clock};
+use crate::say;
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -122,7 +121,6 @@ impl AgeingCommand {
             (self.size, self.largest, self.read) = (QUICK_BYTES, QUICK_LARGEST, ByteCount(64 << 20));
             (self.turns, self.run) = (1, 2);
         }
-        let show = Show::on_stderr();
         let figures = [
             TableFigure::new("mb_per_s", "read, 10^6 bytes/s", 1),
             TableFigure::new("run_mib", "mean run, MiB", 1),
@@ -148,12 +146,12 @@ impl AgeingCommand {
                 (Err(error), AgedStore::Volume) => return Err(error),
                 (Err(error), _) => {
                     stop.check()?;
-                    show.line(&format!("{} is left out: {error:#}", store.name()));
+                    say(format_args!("{} is left out: {error:#}", store.name()));
                     table.note(format!("{} is left out, since it cannot be had here: {error:#}", store.name()));
                     continue;
                 }
             };
-            self.age(store, &site, &mut table, &show, stop)?;
+            self.age(store, &site, &mut table, stop)?;
             table.keep(&self.output)?;
         }
         table.finish(&self.output, out)
@@ -182,16 +180,9 @@ impl AgeingCommand {
         LabDisk::up(&format!("ageing-{}-{name}", std::process::id()), &[&arguments, more].concat())
     }
 
-    fn age(
-        &self,
-        store: AgedStore,
-        site: &StoreSite,
-        table: &mut FigureTable,
-        show: &Show,
-        stop: &Stop,
-    ) -> anyhow::Result<()> {
+    fn age(&self, store: AgedStore, site: &StoreSite, table: &mut FigureTable, stop: &Stop) -> anyhow::Result<()> {
         let sizes = SizeMix { smallest: self.smallest.0, largest: self.largest.0 };
-        show.line(&format!("{}: the server measures the disk; then it is filled", store.name()));
+        say(format_args!("{}: the server measures the disk; then it is filled", store.name()));
         // Measured at its drive's pace: the profile is kept for all that follows.
         site.serve(&[], stop, |_| Ok(()))?;
         let room = site.free_bytes()? / 100 * FULL_PERCENT;
@@ -205,20 +196,20 @@ impl AgeingCommand {
             })?;
             site.set_timing(DiskTiming::Drive)?;
             let bytes: u64 = kept.kept().iter().map(|one| one.bytes).sum();
-            let run_mib = f(bytes) / f(site.runs(kept.kept())?) / f(1 << 20);
+            let run_mib = real(bytes) / real(site.runs(kept.kept())?) / real(1 << 20);
             let took = clock::now().saturating_sub(begun).as_secs_f64();
-            show.line(&format!(
+            say(format_args!(
                 "{}: turn {turn} of {}, {took:.0} s, mean run {run_mib:.1} MiB",
                 store.name(),
                 self.turns
             ));
-            let mut values = vec![("run_mib", run_mib), ("contents", f(kept.kept().len() as u64))];
+            let mut values = vec![("run_mib", run_mib), ("contents", real(kept.kept().len() as u64))];
             if turn == 0 || turn == self.turns {
-                let measured = self.measure((store, turn), site, kept.kept(), table, show, stop)?;
+                let measured = self.measure((store, turn), site, kept.kept(), table, stop)?;
                 values.extend([
                     ("mb_per_s", measured.mb_per_s),
-                    ("streams", f(measured.streams as u64)),
-                    ("stalled", f(measured.stalled as u64)),
+                    ("streams", real(measured.streams as u64)),
+                    ("stalled", real(measured.stalled as u64)),
                 ]);
             }
             table.add(store.name(), f64::from(turn), &values);
@@ -232,12 +223,11 @@ impl AgeingCommand {
         site: &StoreSite,
         kept: &[KeptContent],
         table: &mut FigureTable,
-        show: &Show,
         stop: &Stop,
     ) -> anyhow::Result<MeasuredAge> {
         site.drop_buffers()?;
         let mb_per_s = site.serve(&[], stop, |server| contents::reading_rate(server, kept, self.read.0, stop))?;
-        show.line(&format!("{}: {mb_per_s:.1} MB/s of reading", store.name()));
+        say(format_args!("{}: {mb_per_s:.1} MB/s of reading", store.name()));
         let asked = RequestedStreams {
             rate: self.rate,
             starts: STARTS,
@@ -248,8 +238,8 @@ impl AgeingCommand {
         if asked.contents.is_empty() {
             anyhow::bail!("no content lasts for {} s at {}: give a larger --largest", self.run, self.rate);
         }
-        let found = admitted::admitted(&site.ground(self.rate, &[]), &asked, show, stop)?;
-        show.line(&format!("{}: {} streams, {} stalled", store.name(), found.streams, found.stalled));
+        let found = admitted::admitted(&site.ground(self.rate, &[]), &asked, stop)?;
+        say(format_args!("{}: {} streams, {} stalled", store.name(), found.streams, found.stalled));
         let age = if turn == 0 { "fresh" } else { "aged" };
         for remark in found.notes() {
             table.note(format!("{}, {age}: {remark}", store.name()));

@@ -1,20 +1,17 @@
 //! `bench all`: the set of experiments behind the published figures, each the same as its command line typed by hand.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::{Args, Parser};
+use clap::Args;
 use tempfile::TempDir;
 use units::Nanos;
 
 use super::host::Host;
 use super::lab_disk::LabDisk;
-use super::parts::{self, BenchPart, PartGround};
-use super::progress::Show;
-use super::promises;
-use super::timetable::{PartsTimetable, about};
-use super::{BenchCommand, Stop, child, clock, nginx, report, scratch};
+use super::parts::{self, BenchPart};
+use super::{Stop, child, clock, files, nginx, promises, report, scratch};
+use crate::say;
 
 /// Contents in memory: their number, and the bytes of each.
 const WARM_FILES: usize = 16;
@@ -26,9 +23,6 @@ const LAB_NAME: &str = "bench";
 /// Longest time of a set with repeats of disturbed runs.
 const QUICK_MAX: Nanos = Nanos::from_secs(15 * 60);
 const FULL_MAX: Nanos = Nanos::from_secs(160 * 60);
-/// Making contents in memory; making and filling an emulated disk, and our server's measuring it once.
-const MEMORY_SET_UP: Nanos = Nanos::from_secs(3);
-const DISK_SET_UP: Nanos = Nanos::from_secs(20);
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -63,51 +57,44 @@ impl AllCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// See [`BenchCommand::run`]; results measured until then are kept.
+    /// See [`super::BenchCommand::run`]; results measured until then are kept.
     pub(crate) fn run(self, stop: &Stop) -> anyhow::Result<()> {
-        let show = Show::on_stderr();
         let out = self.out.clone().unwrap_or_else(default_folder);
         let parts = self.chosen(&out)?;
         if !self.without_peer && nginx::find().is_none() {
             bail!("no nginx found; install it (Debian: `apt install nginx-light`) or give --without-peer");
         }
-        if parts.iter().any(|part| part.ground != PartGround::Memory) && !rustix::process::geteuid().is_root() {
+        if parts.iter().any(|part| part.disk.is_some()) && !rustix::process::geteuid().is_root() {
             bail!("emulated disks need root: run it with sudo, or give --without-lab for the parts that need none");
         }
-        let mut table = self.timetable(&parts, &out)?;
-        show.line(&format!(
-            "{} parts, about {}; repeats of disturbed runs may add the rest up to {}",
-            parts.len(),
-            about(table.left()),
-            about(self.limit()),
+        let (began, count) = (clock::now(), parts.len());
+        let (all, limit) = (length(&parts), self.limit());
+        say(format_args!(
+            "{count} parts, about {}; repeats of disturbed runs may add the rest up to {}",
+            about(all),
+            about(limit),
         ));
         let (mut failed, mut missed) = (Vec::new(), Vec::new());
-        let mut begun = 0;
-        // Parts on the same ground follow one another: it is made once for all of them.
-        for same in parts.chunk_by(|a, b| a.ground == b.ground) {
-            let ground = same.first().map_or(PartGround::Memory, |p| p.ground);
-            let site = self.prepare(ground, &show, stop)?;
-            for part in same {
-                begun += 1;
-                let left = about(table.left());
-                show.line(&format!(
-                    "\n== {}: {} (part {begun} of {}, about {left} left) ==",
-                    part.label,
-                    part.title,
-                    parts.len()
-                ));
-                let mut line = self.line(part, &site.place()?, &out);
-                let repeats = table.for_repeats(clock::now()).0 / 1_000_000_000;
-                line.extend(["--repeats-within".to_owned(), format!("{repeats}s")]);
-                let result = child::this_program(&line, &[], stop);
-                table.ended();
-                // An interrupt ends everything; a part that fails does not keep the others from being measured.
-                if stop.is_set() {
-                    return result;
-                }
-                if let Err(error) = result.and_then(|()| judge(part, &out, &show, &mut missed)) {
-                    failed.push(format!("{}: {error:#}", part.label));
-                }
+        // Parts in the same place follow one another: it is made once for all of them.
+        let mut made: Option<(Option<&str>, ContentSite)> = None;
+        for (n, part) in parts.iter().enumerate() {
+            if made.as_ref().is_none_or(|(disk, _)| *disk != part.disk) {
+                drop(made.take());
+                made = Some((part.disk, self.prepare(part.disk, stop)?));
+            }
+            let place = made.as_ref().map(|(_, site)| site.words.as_slice()).unwrap_or_default();
+            let (left, time) = (length(&parts[n..]), about(length(&parts[n..])));
+            say(format_args!("\n== {}: {} (part {} of {count}, about {time} left) ==", part.label, part.title, n + 1));
+            let mut line = self.line(part, place, &out);
+            let repeats = limit.saturating_sub(clock::now().saturating_sub(began).saturating_add(left));
+            line.extend(["--repeats-within".to_owned(), format!("{}s", repeats.0 / 1_000_000_000)]);
+            let result = child::this_program(&line, &[], stop);
+            // An interrupt ends everything; a part that fails does not keep the others from being measured.
+            if stop.is_set() {
+                return result;
+            }
+            if let Err(error) = result.and_then(|()| judge(part, &out, &mut missed)) {
+                failed.push(format!("{}: {error:#}", part.label));
             }
         }
         if !failed.is_empty() {
@@ -120,19 +107,19 @@ impl AllCommand {
         if !failed.is_empty() {
             bail!("{}", failed.join("\n"));
         }
-        show.line(&format!("everything is in {0}; `isocast-lab report {0}` shows it", out.display()));
+        say(format_args!("everything is in {0}; `isocast-lab report {0}` shows it", out.display()));
         Ok(())
     }
 
     /// The parts to run.
     fn chosen(&self, out: &Path) -> anyhow::Result<Vec<BenchPart>> {
-        let all = if self.full { parts::full() } else { parts::quick() };
+        let all = parts::of_set(if self.full { "full" } else { "quick" });
         if let Some(unknown) = self.only.iter().find(|only| !all.iter().any(|p| p.is_named(only))) {
-            bail!(super::unknown_part(unknown, all.iter().map(|part| part.label.as_str())));
+            bail!(crate::unknown_part(unknown, all.iter().map(|part| part.label)));
         }
         let wanted = |part: &BenchPart| {
             (self.only.is_empty() || self.only.iter().any(|only| part.is_named(only)))
-                && (part.ground == PartGround::Memory || !self.without_lab)
+                && (part.disk.is_none() || !self.without_lab)
                 && !(self.resume && out.join(format!("{}.json", part.label)).exists())
         };
         Ok(all.into_iter().filter(wanted).collect())
@@ -143,77 +130,60 @@ impl AllCommand {
         if self.full { FULL_MAX } else { QUICK_MAX }
     }
 
-    /// Duration of each part, its site's set-up with the first part there.
-    fn timetable(&self, parts: &[BenchPart], out: &Path) -> anyhow::Result<PartsTimetable> {
-        let somewhere = SiteArgs { root: PathBuf::from("."), disk: Some((LAB_NAME.to_owned(), PathBuf::from("."))) };
-        let mut ground = None;
-        let mut spans = Vec::new();
-        for part in parts {
-            let line = self.line(part, &somewhere, out);
-            let span = PartLine::try_parse_from(line)
-                .with_context(|| format!("the command line of {}", part.label))?
-                .bench
-                .estimate()?;
-            let set_up = match part.ground {
-                _ if ground == Some(part.ground) => Nanos::ZERO,
-                PartGround::Memory => MEMORY_SET_UP,
-                PartGround::Disk(_) => DISK_SET_UP,
-            };
-            ground = Some(part.ground);
-            spans.push(set_up + span);
-        }
-        Ok(PartsTimetable::new(clock::now(), self.limit(), spans))
+    /// Contents on the emulated disk `profile`, or in memory.
+    fn prepare(&self, profile: Option<&str>, stop: &Stop) -> anyhow::Result<ContentSite> {
+        let Some(profile) = profile else { return self.in_memory(stop) };
+        say(format_args!("emulated disk `{profile}`: making and filling it"));
+        // A drive of 250 GB holds half as many.
+        let files = if profile == "t7k250" { COLD_FILES / 2 } else { COLD_FILES };
+        let disk = LabDisk::with_films(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE)?;
+        // Our server measures the disk once for all parts, and keeps the profile there.
+        let state = scratch::folder()?;
+        let words =
+            [("--root", disk.contents()?), ("--lab-disk", (&disk.name).into()), ("--state", state.path().into())];
+        let words =
+            words.into_iter().flat_map(|(option, path)| [option.to_owned(), path.display().to_string()]).collect();
+        Ok(ContentSite { words, _disk: Some(disk), _folder: state })
     }
 
-    fn prepare(&self, ground: PartGround, show: &Show, stop: &Stop) -> anyhow::Result<ContentSite> {
-        match ground {
-            PartGround::Memory => self.in_memory(stop).map(ContentSite::Memory),
-            PartGround::Disk(profile) => {
-                show.line(&format!("emulated disk `{profile}`: making and filling it"));
-                // A drive of 250 GB holds half as many.
-                let files = if profile == "t7k250" { COLD_FILES / 2 } else { COLD_FILES };
-                let disk = LabDisk::with_films(&format!("{LAB_NAME}-{profile}"), profile, files, COLD_SIZE)?;
-                Ok(ContentSite::Disk { disk, state: scratch::folder()? })
-            }
-        }
-    }
-
-    fn in_memory(&self, stop: &Stop) -> anyhow::Result<TempDir> {
+    fn in_memory(&self, stop: &Stop) -> anyhow::Result<ContentSite> {
         let folder = scratch::folder_in(&self.memory).context("a folder for contents in memory (--memory)")?;
-        // Zeros, but written: a hole would be answered without touching memory.
-        let piece = vec![0_u8; 1 << 20];
         for n in 0..WARM_FILES {
-            let mut file = fs::File::create(folder.path().join(format!("film-{n:02}.bin")))?;
-            for _ in 0..WARM_BYTES / piece.len() as u64 {
-                std::io::Write::write_all(&mut file, &piece).context("writing the contents into memory")?;
-            }
-            stop.check()?;
+            // Zeros, but written: a hole would be answered without touching memory.
+            files::write(&folder.path().join(format!("film-{n:02}.bin")), WARM_BYTES, 0, stop)?;
         }
-        Ok(folder)
+        let words = vec!["--root".to_owned(), folder.path().display().to_string()];
+        Ok(ContentSite { words, _disk: None, _folder: folder })
     }
 
     /// The command line of one part, as it could be typed.
-    fn line(&self, part: &BenchPart, place: &SiteArgs, out: &Path) -> Vec<String> {
-        let mut line: Vec<String> = ["bench", part.experiment, "--server", "isocast"].map(str::to_owned).to_vec();
-        line.extend(["--label", &part.label, "--title", &part.title].map(str::to_owned));
-        let root = place.root.display().to_string();
-        line.extend(["--root".to_owned(), root, "--out".to_owned(), out.display().to_string()]);
-        if part.peer && !self.without_peer {
-            line.extend(["--peer", "nginx"].map(str::to_owned));
-        }
-        if let Some((disk, state)) = &place.disk {
-            line.extend(["--lab-disk".to_owned(), disk.clone(), "--state".to_owned(), state.display().to_string()]);
-        }
-        line.extend(part.arguments.split_ascii_whitespace().map(str::to_owned));
-        line
+    fn line(&self, part: &BenchPart, place: &[String], out: &Path) -> Vec<String> {
+        let line = if self.without_peer { part.line.replace("--peer nginx ", "") } else { part.line.clone() };
+        let mut words = vec!["bench".to_owned()];
+        words.extend(line.split_ascii_whitespace().map(str::to_owned));
+        words.extend(["--server", "isocast", "--label", part.label, "--title", part.title].map(str::to_owned));
+        words.extend_from_slice(place);
+        words.extend(["--out".to_owned(), out.display().to_string()]);
+        words
     }
 }
 
+/// Estimated duration of these parts, without repeats.
+fn length(parts: &[BenchPart]) -> Nanos {
+    parts.iter().fold(Nanos::ZERO, |sum, part| sum + part.length)
+}
+
+/// Whole minutes where there are some, else seconds: `13 min`, `40 s`.
+fn about(span: Nanos) -> String {
+    let seconds = span.0.div_ceil(1_000_000_000);
+    if seconds < 90 { format!("{seconds} s") } else { format!("{} min", (seconds + 30) / 60) }
+}
+
 /// Says of each promise of `part` whether it was kept, and adds those that were missed to `missed`.
-fn judge(part: &BenchPart, out: &Path, show: &Show, missed: &mut Vec<String>) -> anyhow::Result<()> {
+fn judge(part: &BenchPart, out: &Path, missed: &mut Vec<String>) -> anyhow::Result<()> {
     let results = report::read(out)?.into_iter().find(|results| results.label == part.label);
-    for verdict in promises::verdicts(&part.label, &results.map(|results| results.runs).unwrap_or_default()) {
-        show.line(&verdict.text);
+    for verdict in promises::verdicts(part.label, &results.map(|results| results.runs).unwrap_or_default()) {
+        say(format_args!("{}", verdict.text));
         if verdict.missed {
             missed.push(format!("{}: {}", part.label, verdict.text));
         }
@@ -222,39 +192,11 @@ fn judge(part: &BenchPart, out: &Path, show: &Show, missed: &mut Vec<String>) ->
 }
 
 /// Place of the contents while parts run; removed when dropped.
-enum ContentSite {
-    Memory(TempDir),
-    /// Our server measures the disk once for all parts, and keeps the profile in `state`.
-    Disk {
-        disk: LabDisk,
-        state: TempDir,
-    },
-}
-
-impl ContentSite {
-    fn place(&self) -> anyhow::Result<SiteArgs> {
-        Ok(match self {
-            Self::Memory(folder) => SiteArgs { root: folder.path().to_owned(), disk: None },
-            Self::Disk { disk, state } => {
-                SiteArgs { root: disk.contents()?, disk: Some((disk.name.clone(), state.path().to_owned())) }
-            }
-        })
-    }
-}
-
-/// Arguments of a command line that name a site.
-#[derive(Debug)]
-struct SiteArgs {
-    root: PathBuf,
-    /// The emulated disk, and our server's folder for its profile.
-    disk: Option<(String, PathBuf)>,
-}
-
-/// A part's command line, read back as the program itself reads it.
-#[derive(Debug, Parser)]
-struct PartLine {
-    #[command(flatten)]
-    bench: BenchCommand,
+struct ContentSite {
+    /// Arguments that name it.
+    words: Vec<String>,
+    _disk: Option<LabDisk>,
+    _folder: TempDir,
 }
 
 fn default_folder() -> PathBuf {
@@ -265,10 +207,14 @@ fn default_folder() -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
+    use clap::Parser as _;
+
     use super::*;
 
     fn command(words: &[&str]) -> AllCommand {
-        #[derive(Parser)]
+        #[derive(clap::Parser)]
         struct All {
             #[command(flatten)]
             all: AllCommand,
@@ -282,16 +228,25 @@ mod tests {
         let nowhere = Path::new("/no/such/folder");
         for set in ["--quick", "--full"] {
             let all = command(&[set]);
-            let table = all.timetable(&all.chosen(nowhere).unwrap(), nowhere).unwrap();
-            let (left, limit) = (table.left(), all.limit());
+            let (parts, limit) = (all.chosen(nowhere).unwrap(), all.limit());
+            let left = length(&parts);
             assert!(left.0 < limit.0 * 96 / 100 && left.0 > limit.0 / 2, "{set}: {left} of {limit}");
+            for part in parts {
+                let line = [
+                    vec!["isocast-lab".to_owned()],
+                    all.line(&part, &["--root", "x", "--lab-disk", "x"].map(str::to_owned), nowhere),
+                ]
+                .concat();
+                assert!(crate::LabCommandLine::try_parse_from(&line).is_ok(), "{line:?}");
+            }
         }
+        assert_eq!((about(Nanos::from_secs(40)), about(Nanos::from_secs(100))), ("40 s".into(), "2 min".into()));
     }
 
     #[test]
     fn parts_are_chosen_by_name_and_without_those_that_are_there() {
         let folder = tempfile::tempdir().unwrap();
-        let labels = |words: &[&str]| -> Vec<String> {
+        let labels = |words: &[&str]| -> Vec<&str> {
             command(words).chosen(folder.path()).unwrap().into_iter().map(|part| part.label).collect()
         };
         assert_eq!(labels(&["--quick", "--only", "01", "--only", "disk-jitter-ample"]).len(), 2);
@@ -303,13 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn without_the_peer_a_part_takes_half_as_long() {
-        let nowhere = Path::new("/no/such/folder");
-        let left = |words: &[&str]| {
-            let all = command(words);
-            all.timetable(&all.chosen(nowhere).unwrap(), nowhere).unwrap().left()
-        };
-        let (both, one) = (left(&["--quick", "--only", "02"]), left(&["--quick", "--only", "02", "--without-peer"]));
-        assert_eq!(both.saturating_sub(MEMORY_SET_UP), one.saturating_sub(MEMORY_SET_UP).saturating_mul(2));
+    fn without_the_peer_no_part_names_it() {
+        let all = command(&["--full", "--without-peer"]);
+        let parts = all.chosen(Path::new("/no/such/folder")).unwrap();
+        assert!(parts.iter().all(|part| !all.line(part, &[], Path::new("x")).contains(&"nginx".to_owned())));
     }
 }

@@ -13,9 +13,7 @@ use super::content_choice::ContentSpread;
 use super::experiment::{RunRequest, Slower, Writers};
 use super::network;
 use super::server::{Choice, ServerGround, parts_of};
-use super::timetable::PER_RUN;
 use super::writer::UPLOAD_PREFIX;
-use super::yardstick::YARDSTICK;
 
 /// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
 pub(crate) const SECONDS_MAX: u64 = 3_600;
@@ -24,8 +22,6 @@ pub(crate) const STARTS_PER_SECOND: u64 = 100;
 
 /// The stream of HiTactix.
 const RATE: BitRate = BitRate(8_800_000);
-/// The disk is left to itself, and our server starts, this long after the yardstick.
-const AFTER_YARDSTICK: Nanos = Nanos::from_secs(8);
 const DURATION: Nanos = Nanos::from_secs(20);
 
 fn spread(text: &str) -> Result<ContentSpread, String> {
@@ -337,16 +333,6 @@ impl ExperimentArgs {
     /// Span within which `streams` begin.
     fn ramp(&self, streams: usize) -> Nanos {
         self.ramp.unwrap_or_else(|| Nanos::from_secs((streams as u64).div_ceil(self.starts_per_second)))
-    }
-
-    /// Estimated duration of a run of `streams` that measures for `span`.
-    pub(crate) fn run_length(&self, streams: usize, span: Nanos) -> Nanos {
-        self.ramp(streams) + self.warm_up + span + PER_RUN
-    }
-
-    /// About how long it takes before the first run.
-    pub(crate) fn lead(&self) -> Nanos {
-        if self.writers > 0 && !self.no_yardstick { YARDSTICK + AFTER_YARDSTICK } else { Nanos::ZERO }
     }
 
     /// Our server's own arguments: those given, and the rate of the network where there is one.

@@ -3,17 +3,15 @@
 //! The first experiment of the study of disk parallelism (docs/references.md): `setvbuf` from 4 KiB to 1 MiB, files from 1 KiB to 512
 //! MiB. It found that the buffer hardly matters, and memory does.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
 use clap::Args;
-use rustix::fs::{Advice, fadvise};
 
 use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
-use super::{Stop, scratch};
+use super::{Stop, files, scratch};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -51,7 +49,7 @@ impl BufferCommand {
         table.note(format!("Each file read whole, opening included: the median of {repeats}"));
         for kib in FILE_KIB.into_iter().filter(|kib| *kib <= largest) {
             let path = folder.path().join("file");
-            write_file(&path, kib)?;
+            files::write(&path, u64::from(kib) << 10, 1, stop)?;
             for is_cached in [false, true] {
                 let way = format!("{kib} KiB, {}", if is_cached { "from memory" } else { "from the disk" });
                 for buffer in BUFFER_KIB {
@@ -67,26 +65,11 @@ impl BufferCommand {
     }
 }
 
-fn write_file(path: &Path, kib: u32) -> anyhow::Result<()> {
-    let mut file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-    (0..kib).try_for_each(|_| file.write_all(&[1; 1024]))?;
-    Ok(file.sync_all()?)
-}
-
 /// Seconds to read the file whole.
 fn read(path: &Path, buffer_kib: u32, is_cached: bool) -> anyhow::Result<f64> {
     let mut buffer = vec![0; usize::try_from(buffer_kib)? * 1024];
-    let mut read = || -> anyhow::Result<()> {
-        let mut file = File::open(path)?;
-        while file.read(&mut buffer)? > 0 {}
-        Ok(())
-    };
-    if is_cached {
-        read()?;
-    } else {
-        fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
-    }
+    files::set_cached(path, is_cached)?;
     let begun = Instant::now();
-    read()?;
+    files::read_through(path, &mut buffer)?;
     Ok(begun.elapsed().as_secs_f64())
 }

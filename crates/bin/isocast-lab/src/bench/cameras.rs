@@ -13,10 +13,10 @@ use anyhow::bail;
 use kernel::permissions;
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::client::{ClientPlan, RunProgress, parse_head, rate_text};
-use super::quantiles::{Quantiles, f};
+use super::quantiles::Quantiles;
 use super::server::RunningServer;
 use super::writer::{self, UPLOAD_PREFIX, WriterSite};
 use super::{Stop, clock};
@@ -110,8 +110,8 @@ impl CameraFigures {
 
     /// Relates the server's processor use, percent of one core, to the bytes recorded in the same time.
     pub(crate) fn charge(&mut self, server_cpu_percent: Option<f64>) {
-        let recording = f((self.recorded + self.broken) as u64);
-        let (gb, gb_per_s) = (f(self.sent_bytes) / 1e9, f(self.rate_bps) / 8e9 * recording);
+        let recording = real((self.recorded + self.broken) as u64);
+        let (gb, gb_per_s) = (real(self.sent_bytes) / 1e9, real(self.rate_bps) / 8e9 * recording);
         if gb > 0.0 {
             let writing = self.writing_cpu_seconds.unwrap_or(0.0) / gb;
             self.cpu_s_per_gb = server_cpu_percent.map(|percent| percent / 100.0 / gb_per_s + writing);

@@ -79,22 +79,38 @@ pub(super) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], s
     }
 }
 
-/// Runs a tool that ends by itself, and returns its output.
+/// Runs a program that ends by itself, and returns its output; `name` and the Debian `package` (if it is not ours) are for errors.
 ///
 /// # Errors
-/// It is not installed (`package` names the Debian package), or failed.
+/// It is not installed, or failed.
+pub(super) fn output(command: &mut Command, name: &str, package: &str) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| match package {
+        "" => format!("`{name}` cannot be run"),
+        package => format!("`{name}` cannot be run (Debian: `apt install {package}`)"),
+    })?;
+    if !output.status.success() {
+        bail!("`{name}`: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Runs a command of `isocast`, and returns its output.
+///
+/// # Errors
+/// It is not there, or failed.
+pub(super) fn isocast(arguments: &[&str]) -> anyhow::Result<String> {
+    output(command(&crate::isocast()?).args(arguments), &format!("isocast {}", arguments.join(" ")), "")
+}
+
+/// Runs a command line of a tool, without quotation marks, and returns its output.
+///
+/// # Errors
+/// As [`output`].
 pub(super) fn tool(line: &str, package: &str) -> anyhow::Result<String> {
     let mut words = line.split_ascii_whitespace();
     let program = words.next().context("a tool has a name")?;
-    let output = Command::new(program)
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("`{program}` cannot be run (Debian: `apt install {package}`)"))?;
-    if !output.status.success() {
-        bail!("`{line}`: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    output(Command::new(program).args(words), line, package)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Choice of contents for streams: in turn, at random by a seed, or by popularity.
 
-use super::quantiles::f;
+use units::real;
 
 /// Distribution of contents to streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,7 @@ fn stride(count: usize) -> usize {
 
 /// Index that Zipf's law gives, among `count` contents, to a `chance` between 0 and 1: the k-th has 1/k of the weight of the first.
 pub(crate) fn zipf(chance: f64, count: usize) -> usize {
-    let weight = |k: usize| 1.0 / f(k as u64 + 1);
+    let weight = |k: usize| 1.0 / real(k as u64 + 1);
     let mut left = chance * (0..count).map(weight).sum::<f64>();
     let chosen = (0..count).find(|&k| {
         left -= weight(k);
@@ -60,7 +60,7 @@ mod tests {
     #[test]
     fn the_most_popular_of_40_contents_has_a_quarter_of_the_viewers() {
         let counts = (0..1_000u64).fold([0; 40], |mut counts, n| {
-            counts[zipf(f(n) / 1_000.0, 40)] += 1;
+            counts[zipf(real(n) / 1_000.0, 40)] += 1;
             counts
         });
         assert!((230..238).contains(&counts[0]) && (115..120).contains(&counts[1]), "{counts:?}");

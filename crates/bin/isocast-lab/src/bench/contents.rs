@@ -9,11 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use units::Nanos;
+use units::{Nanos, real};
 
 use super::client::parse_head;
 use super::content_choice::{mix, nth_in_turn};
-use super::quantiles::f;
 use super::server::RunningServer;
 use super::writer::{self, WriterSite};
 use super::{Stop, clock};
@@ -35,8 +34,8 @@ pub(super) struct SizeMix {
 impl SizeMix {
     /// The size that `chance`, from 0 to 1, gives: whole blocks.
     fn size(self, chance: f64) -> u64 {
-        let doublings = (f(self.largest) / f(self.smallest)).log2();
-        let blocks = f(self.smallest) / f(BLOCK_BYTES) * (chance * doublings).exp2();
+        let doublings = (real(self.largest) / real(self.smallest)).log2();
+        let blocks = real(self.smallest) / real(BLOCK_BYTES) * (chance * doublings).exp2();
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within the largest size")]
         let blocks = blocks as u64;
         (blocks * BLOCK_BYTES).clamp(self.smallest, self.largest)
@@ -128,7 +127,7 @@ impl ContentTurnover {
     }
 
     fn draw(&mut self) -> KeptContent {
-        let chance = f(self.number() >> 11) / f(1 << 53);
+        let chance = real(self.number() >> 11) / real(1 << 53);
         KeptContent { name: format!("content-{:06}", self.drawn), bytes: self.sizes.size(chance) }
     }
 
@@ -162,7 +161,7 @@ pub(super) fn reading_rate(
             break;
         }
     }
-    Ok(f(bytes) / clock::now().saturating_sub(begun).as_secs_f64().max(f64::MIN_POSITIVE) / 1e6)
+    Ok(real(bytes) / clock::now().saturating_sub(begun).as_secs_f64().max(f64::MIN_POSITIVE) / 1e6)
 }
 
 /// Reads a content as fast as the server gives it.

@@ -4,25 +4,22 @@
 //! memory and not; it found 57 % of the time with two. Then our volume: one content read from all its disks, and the streams that stripes
 //! and mirrors of 1 to 8 disks carry.
 
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
+use std::path::Path;
 use std::thread;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use rustix::fs::{Advice, fadvise};
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, real};
 
 use super::admitted::{self, RequestedStreams, StartsPerMinute};
 use super::contents::{self, KeptContent};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
-use super::progress::Show;
-use super::quantiles::f;
 use super::server::RunningServer;
 use super::store_site::{StoreSite, UNIT};
-use super::{Stop, clock, planned};
+use super::{Stop, clock, files, planned};
+use crate::say;
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -103,12 +100,11 @@ impl DisksCommand {
             TableFigure::new("stalled", "of these stalled", 0),
         ];
         let mut table = FigureTable::new("disks", "Gain of several disks", "disks", &figures, None);
-        let show = Show::on_stderr();
         for part in self.part.clone() {
             match part {
-                DisksPart::Files => self.files(&mut table, &show, stop)?,
-                DisksPart::Content => self.content(&mut table, &show, stop)?,
-                DisksPart::Streams => self.streams(&mut table, &show, stop)?,
+                DisksPart::Files => self.files(&mut table, stop)?,
+                DisksPart::Content => self.content(&mut table, stop)?,
+                DisksPart::Streams => self.streams(&mut table, stop)?,
             }
             table.keep(&self.output)?;
         }
@@ -116,13 +112,13 @@ impl DisksCommand {
     }
 
     /// Two files at once, from one disk and from two.
-    fn files(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
+    fn files(&self, table: &mut FigureTable, stop: &Stop) -> anyhow::Result<()> {
         let (bytes, repeats) = if self.quick { (8 << 20, 1) } else { (FILE_BYTES, REPEATS) };
         let disks = [0, 1].map(|n| LabDisk::up(&disk_name(n), &["--profile", DRIVE, "--set", "size=8GiB"]));
         let [first, second] = disks;
         let (first, second) = (first?, second?);
         let paths = [first.mount()?.join("a"), first.mount()?.join("b"), second.mount()?.join("b")];
-        paths.iter().try_for_each(|path| write_file(path, bytes))?;
+        paths.iter().try_for_each(|path| files::write(path, bytes, 1, stop))?;
         let of_one: [&Path; 2] = [&paths[0], &paths[1]];
         let of_two: [&Path; 2] = [&paths[0], &paths[2]];
         table.note(format!(
@@ -134,9 +130,9 @@ impl DisksCommand {
             for (disks, files) in [(1.0, of_one), (2.0, of_two)] {
                 stop.check()?;
                 let seconds = median(repeats, || read_both(files, bytes, is_cached))?;
-                show.line(&format!("{way}, {disks} disks: {seconds:.2} s"));
+                say(format_args!("{way}, {disks} disks: {seconds:.2} s"));
                 let times_one = alone.get_or_insert(seconds).to_owned() / seconds;
-                let rate = f(bytes) * 2.0 / seconds / 1e6;
+                let rate = real(bytes) * 2.0 / seconds / 1e6;
                 table.add(way, disks, &[("seconds", seconds), ("mb_per_s", rate), ("times_one", times_one)]);
             }
         }
@@ -144,7 +140,7 @@ impl DisksCommand {
     }
 
     /// One content as fast as the server gives it.
-    fn content(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
+    fn content(&self, table: &mut FigureTable, stop: &Stop) -> anyhow::Result<()> {
         let (bytes, repeats) = if self.quick { (32 << 20, 1) } else { (FILE_BYTES, REPEATS) };
         let mut site = self.site(&["--set", "size=8GiB"], stop)?;
         table.note(format!(
@@ -164,16 +160,16 @@ impl DisksCommand {
                     Ok(clock::now().saturating_sub(begun).as_secs_f64())
                 })
             })?;
-            show.line(&format!("one content, {disks} disks: {seconds:.2} s"));
+            say(format_args!("one content, {disks} disks: {seconds:.2} s"));
             let times_one = alone.get_or_insert(seconds).to_owned() / seconds;
-            let values = [("seconds", seconds), ("mb_per_s", f(bytes) / seconds / 1e6), ("times_one", times_one)];
+            let values = [("seconds", seconds), ("mb_per_s", real(bytes) / seconds / 1e6), ("times_one", times_one)];
             table.add("one content, stripe", disks.into(), &values);
         }
         Ok(())
     }
 
     /// Streams of stripes and mirrors: counted for whole drives, admitted and run on slow ones.
-    fn streams(&self, table: &mut FigureTable, show: &Show, stop: &Stop) -> anyhow::Result<()> {
+    fn streams(&self, table: &mut FigureTable, stop: &Stop) -> anyhow::Result<()> {
         table.note(format!(
             "Streams, counted: of {WHOLE_RATE}, by `isocast plan` for the drive `{DRIVE}`, with {} of memory for each disk",
             ByteCount(MEMORY_PER_DISK)
@@ -195,10 +191,10 @@ impl DisksCommand {
                 let alone: f64 = *counted_alone.get_or_insert(count);
                 let values = [("streams", count), ("times_one", count / alone)];
                 table.add(&format!("streams, {layout}, counted"), disks.into(), &values);
-                let found = self.run_streams(&mut site, layout, disks, table, show, stop)?;
-                let count = f(found.streams as u64);
+                let found = self.run_streams(&mut site, layout, disks, table, stop)?;
+                let count = real(found.streams as u64);
                 let alone: f64 = *run_alone.get_or_insert(count);
-                let stalled = f(found.stalled as u64);
+                let stalled = real(found.stalled as u64);
                 let values = [("streams", count), ("times_one", count / alone), ("stalled", stalled)];
                 table.add(&format!("streams, {layout}, run"), disks.into(), &values);
             }
@@ -212,7 +208,6 @@ impl DisksCommand {
         layout: &str,
         disks: u8,
         table: &mut FigureTable,
-        show: &Show,
         stop: &Stop,
     ) -> anyhow::Result<admitted::AdmittedStreams> {
         site.make_volume(layout, disks.into())?;
@@ -244,8 +239,8 @@ impl DisksCommand {
                 asked.contents.len()
             );
         }
-        let found = admitted::admitted(&site.ground(self.rate, &more), &asked, show, stop)?;
-        show.line(&format!("{layout} of {disks}: {} streams, {} stalled", found.streams, found.stalled));
+        let found = admitted::admitted(&site.ground(self.rate, &more), &asked, stop)?;
+        say(format_args!("{layout} of {disks}: {} streams, {} stalled", found.streams, found.stalled));
         for remark in found.notes() {
             table.note(format!("{layout} of {disks}: {remark}"));
         }
@@ -294,32 +289,15 @@ fn counted(layout: &str, disks: u8) -> anyhow::Result<f64> {
     Ok(f64::from(planned::count(WHOLE_RATE.0, memory, &more)?.streams))
 }
 
-fn write_file(path: &PathBuf, bytes: u64) -> anyhow::Result<()> {
-    let mut file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-    let piece = vec![1; 1 << 20];
-    (0..bytes >> 20).try_for_each(|_| file.write_all(&piece))?;
-    Ok(file.sync_all()?)
-}
-
 /// Seconds until both are read.
 fn read_both(files: [&Path; 2], bytes: u64, is_cached: bool) -> anyhow::Result<f64> {
     let size = usize::try_from(READ_BYTES.min(bytes))?;
     let mut buffers = [vec![0_u8; size], vec![0_u8; size]];
-    for path in files {
-        if is_cached {
-            fs::read(path)?;
-        } else {
-            fadvise(File::open(path)?, 0, None, Advice::DontNeed)?;
-        }
-    }
+    files.iter().try_for_each(|path| files::set_cached(path, is_cached))?;
     let begun = clock::now();
     thread::scope(|scope| {
-        let read = |(path, buffer): (&Path, &mut Vec<u8>)| -> anyhow::Result<()> {
-            let mut file = File::open(path)?;
-            while file.read(buffer)? > 0 {}
-            Ok(())
-        };
-        let both: Vec<_> = files.into_iter().zip(&mut buffers).map(|one| scope.spawn(move || read(one))).collect();
+        let pairs = files.into_iter().zip(&mut buffers);
+        let both: Vec<_> = pairs.map(|(path, buffer)| scope.spawn(move || files::read_through(path, buffer))).collect();
         both.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a reader panicked")))
     })?;
     Ok(clock::now().saturating_sub(begun).as_secs_f64())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::bail;
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::account::{self, CountedNames, RunCounters};
 use super::cameras::{self, Cameras};
@@ -15,15 +15,16 @@ use super::client::crowd::{self, Crowd};
 use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{self, ClientPlan, RunProgress, ViewerTerms};
 use super::content_choice::{ContentSpread, mix, nth_in_turn, zipf};
-use super::own_words::{self, OwnWords};
-use super::progress::Show;
-use super::quantiles::f;
 use super::server::{Choice, RunningServer, ServerGround};
+use super::server_counts::{self, ServerCounts};
 use super::summary::{Run, RunPhase};
-use super::timetable::{PER_RUN, Spare};
 use super::writer::{self, WriterSite};
 use super::{Stop, clock, hostile, idle, lab_disk, side_programs};
+use crate::disk::Statistics;
+use crate::say;
 
+/// Starting and ending a server, and emptying the page cache.
+const PER_RUN: Nanos = Nanos::from_secs(1);
 /// From the call to the first stream.
 const LEAD: Nanos = Nanos::from_millis(200);
 /// Receive buffers: 1.5 s at the rate, doubled as the kernel counts its overhead in, within these.
@@ -116,7 +117,7 @@ impl RunRequest {
                 usize::try_from(mixed % count as u64).unwrap_or(0)
             }
             ContentSpread::Zipf(contents) => {
-                let chance = f(mix(self.seed.wrapping_add(n as u64)) >> 11) / f(1 << 53);
+                let chance = real(mix(self.seed.wrapping_add(n as u64)) >> 11) / real(1 << 53);
                 nth_in_turn(zipf(chance, contents.min(count)), count)
             }
         };
@@ -158,11 +159,10 @@ pub(crate) fn run(
     choice: &Choice,
     ground: &ServerGround,
     job: &RunRequest,
-    show: &Show,
     stop: &Stop,
-    spare: &mut Spare,
+    spare: &mut Nanos,
 ) -> anyhow::Result<(Run, String)> {
-    let (run, configuration) = once(choice, ground, job, show, stop)?;
+    let (run, configuration) = once(choice, ground, job, stop)?;
     // A search asks only whether they were carried: what was, though the machine disturbed it, would be without.
     let enough = job.give_up && run.carried().is_some();
     if run.disturbed.is_empty() || enough {
@@ -170,24 +170,19 @@ pub(crate) fn run(
     }
     let why = run.disturbed.join("; ");
     if run.seconds >= REPEATED_SECONDS_MAX {
-        show.line(&format!("disturbed ({why}); too long to be repeated, marked"));
+        say(format_args!("disturbed ({why}); too long to be repeated, marked"));
         return Ok((run, configuration));
     }
-    if !spare.take(job.length()) {
-        show.line(&format!("disturbed ({why}); no time is left for repeats, marked"));
+    if job.length() > *spare {
+        say(format_args!("disturbed ({why}); no time is left for repeats, marked"));
         return Ok((run, configuration));
     }
-    show.line(&format!("disturbed ({why}); repeated once"));
-    once(choice, ground, job, show, stop)
+    *spare = spare.saturating_sub(job.length());
+    say(format_args!("disturbed ({why}); repeated once"));
+    once(choice, ground, job, stop)
 }
 
-fn once(
-    choice: &Choice,
-    ground: &ServerGround,
-    job: &RunRequest,
-    show: &Show,
-    stop: &Stop,
-) -> anyhow::Result<(Run, String)> {
+fn once(choice: &Choice, ground: &ServerGround, job: &RunRequest, stop: &Stop) -> anyhow::Result<(Run, String)> {
     stop.check()?;
     if job.cold {
         drop_caches(&ground.roots, ColdPart::Pages);
@@ -197,7 +192,7 @@ fn once(
         server.probe(&server.path_of(job.content(0), job.rate, 0), stop)?;
     }
     let configuration = server.configuration.clone();
-    let result = measure(&server, ground, job, show, stop);
+    let result = measure(&server, ground, job, stop);
     server.end()?;
     Ok((result?, configuration))
 }
@@ -207,7 +202,6 @@ pub(crate) fn measure(
     server: &RunningServer,
     ground: &ServerGround,
     job: &RunRequest,
-    show: &Show,
     stop: &Stop,
 ) -> anyhow::Result<Run> {
     let watched = CountedNames {
@@ -221,7 +215,7 @@ pub(crate) fn measure(
     let plan = job.plan(server);
     let sites: Vec<WriterSite> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
     let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
-    let (report, (samples, own_words), held, hostile, beside, crowd, cameras, lab) = thread::scope(|scope| {
+    let (report, (samples, server_counts), held, hostile, beside, crowd, cameras, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
         let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
         let hostile = scope.spawn(|| hostile::act(job.hostile_clients, &plan, stop, &progress));
@@ -242,7 +236,7 @@ pub(crate) fn measure(
         });
         if let (Some(name), Some(slower)) = (&job.lab_disk, job.slower) {
             let (plan, stop, over) = (&plan, stop, &over);
-            scope.spawn(move || slow_down(name, slower, plan, stop, over, show));
+            scope.spawn(move || slow_down(name, slower, plan, stop, over));
         }
         for site in &sites {
             let begin = plan.measure + job.writers.after;
@@ -250,7 +244,8 @@ pub(crate) fn measure(
             scope.spawn(move || writer::upload(site, begin, &|| progress.end(plan), stop, uploads));
         }
         let begun = scope.spawn(|| lab_when_writers_begin(job, &plan, stop, &progress));
-        show.run(&server.name, &plan);
+        let length = plan.end().saturating_sub(plan.begin).as_secs_f64();
+        say(format_args!("{}: {} streams × {}, {length:.0} s", server.name, plan.paths.len(), plan.terms.rate));
         let report = client::run(&plan, stop, &progress);
         // At once: uploads under way go on for a while, and have the disk to themselves then.
         let ended = job.lab_disk.as_deref().map(lab_disk::statistics).transpose();
@@ -292,8 +287,8 @@ pub(crate) fn measure(
     run.hostile = (job.hostile_clients > 0).then_some(hostile);
     run.probe = job.give_up;
     run.given_up = run.seconds < job.seconds;
-    run.own_words = own_words;
-    run.lab = lab.as_ref().map(lab_disk::KeptStatistics::figures);
+    run.server_counts = server_counts;
+    run.lab = lab.as_ref().map(lab_disk::LabFigures::of);
     if job.stalled_clients > 0 {
         run.stalled_clients = Some(held);
     }
@@ -307,10 +302,10 @@ pub(crate) fn measure(
             let from = plan.measure + Nanos::from_secs(second.at - 1);
             let within = |u: &&writer::UploadResult| u.at > from && u.at <= from + Nanos::from_secs(1);
             let done = uploads.iter().filter(within).filter(|u| u.failure.is_none()).count() as u64;
-            second.uploaded_mbps = Some(f(done * upload_bytes) * 8.0 / 1e6);
+            second.uploaded_mbps = Some(real(done * upload_bytes) * 8.0 / 1e6);
         }
         let figures = writer::figures(plan.measure + after, progress.end(&plan), count, upload_bytes, &uploads);
-        let disk = lab.zip(lab_begun).and_then(|(ended, begun)| ended.since(&begun));
+        let disk = lab.zip(lab_begun).and_then(|(ended, begun)| lab_disk::head_share(&begun, &ended));
         run.uploads = Some(writer::UploadFigures { disk, ..figures });
         if after > Nanos::ZERO {
             let (before, with) = run.series.split_at(whole_seconds(after).min(run.series.len()));
@@ -339,7 +334,7 @@ fn lab_when_writers_begin(
     plan: &ClientPlan,
     stop: &Stop,
     progress: &RunProgress,
-) -> Option<lab_disk::KeptStatistics> {
+) -> Option<Statistics> {
     let name = job.lab_disk.as_deref().filter(|_| job.writers.count > 0)?;
     let begin = plan.measure + job.writers.after;
     while clock::now() < begin && !stop.is_set() && begin < progress.end(plan) {
@@ -349,7 +344,7 @@ fn lab_when_writers_begin(
 }
 
 /// Makes the emulated disk slower when that is due, and as fast as before when the run is over.
-fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &AtomicBool, show: &Show) {
+fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &AtomicBool) {
     let due = plan.begin + slower.after;
     let wait = |until: Nanos| {
         while clock::now() < until && !stop.is_set() && !over.load(Ordering::Relaxed) {
@@ -357,10 +352,10 @@ fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &
         }
     };
     wait(due);
-    show.line(&format!("the disk takes {} times as long from now on", slower.factor));
+    say(format_args!("the disk takes {} times as long from now on", slower.factor));
     for factor in [slower.factor, 1.0] {
         if let Err(error) = lab_disk::slow(name, factor) {
-            show.line(&format!("{error:#}"));
+            say(format_args!("{error:#}"));
         }
         if factor > 1.0 {
             wait(Nanos::MAX);
@@ -375,14 +370,14 @@ fn sample(
     plan: &ClientPlan,
     stop: &Stop,
     progress: &RunProgress,
-) -> (Vec<RunCounters>, Option<OwnWords>) {
+) -> (Vec<RunCounters>, Option<ServerCounts>) {
     let (mut samples, mut words) = (Vec::new(), None);
     for second in 0..=plan.seconds {
         if second > progress.seconds(plan) {
             break;
         }
         if second == progress.seconds(plan) {
-            words = own_words::ask(address, stop);
+            words = server_counts::ask(address, stop);
         }
         let due = plan.measure + Nanos::from_secs(second);
         while clock::now() < due && !stop.is_set() {

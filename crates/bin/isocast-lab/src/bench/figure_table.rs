@@ -177,11 +177,7 @@ impl FigureTable {
                 Scale::Log2 => row.x.max(f64::MIN_POSITIVE).log2(),
                 Scale::Linear => row.x,
             };
-            let point = (x, *value);
-            match lines.iter_mut().find(|line| line.name == row.way) {
-                Some(line) => line.points.push(point),
-                None => lines.push(PlotLine { name: row.way.clone(), points: vec![point], marked: true }),
-            }
+            PlotLine::add(&mut lines, &row.way, (x, *value));
         }
         Plot { title: self.title, x: &self.x_of_plot, y: figure.heading, lines }
     }

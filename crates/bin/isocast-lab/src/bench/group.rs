@@ -1,6 +1,7 @@
 //! Repeated runs taken together: median and spread.
 
 use serde::{Deserialize, Serialize};
+use units::real;
 
 use super::summary::Run;
 
@@ -13,12 +14,6 @@ pub(crate) struct RunGroup {
     pub streams: usize,
     /// Rate of each, bit/s.
     pub rate_bps: u64,
-    /// HLS viewers beside.
-    #[serde(default)]
-    pub viewers: usize,
-    /// Cameras beside.
-    #[serde(default)]
-    pub cameras: usize,
     /// Whether they were tries of a search.
     #[serde(default)]
     pub probe: bool,
@@ -31,7 +26,7 @@ pub(crate) struct RunGroup {
 /// One figure of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// Name of the figure, a key of [`KEYS`].
+    /// Name of the figure, of one of [`FIGURES`].
     pub name: String,
     /// The middle one; of an even number the mean of the middle two.
     pub median: f64,
@@ -41,53 +36,76 @@ pub(crate) struct Figure {
     pub max: f64,
 }
 
-type GroupKey = (&'static str, fn(&Run) -> Option<f64>);
+/// A figure of a run.
+pub(crate) struct RunFigure {
+    /// Its name in the raw results.
+    pub name: &'static str,
+    /// Its heading in the table of groups; empty if it is not shown there.
+    pub heading: &'static str,
+    /// Places behind the point.
+    pub places: usize,
+    of: fn(&Run) -> Option<f64>,
+}
 
-/// The figures reports speak of, by name.
-pub(crate) const KEYS: [GroupKey; 40] = [
-    ("admitted", |r| Some(super::quantiles::f(r.admitted as u64))),
-    ("before_refusal", |r| r.before_refusal.map(|n| super::quantiles::f(n as u64))),
-    ("requested_mbps", |r| Some(r.requested_bps / 1e6)),
-    ("delivered_mbps", |r| Some(r.delivered_bps / 1e6)),
-    ("ratio", |r| Some(r.ratio)),
-    ("j_1s_mean", |r| Some(r.j_1s.mean)),
-    ("j_1s_worst_stream", |r| Some(r.j_1s.worst_stream)),
-    ("j_100ms_mean", |r| Some(r.j_100ms.mean)),
-    ("stalled_streams", |r| Some(super::quantiles::f(r.stalled_streams as u64))),
-    ("first_byte_p95_ms", |r| Some(r.first_byte_ms.p95)),
-    ("server_cpu_percent", |r| r.cost.server_cpu_percent),
-    ("server_s_per_gbit", |r| r.cost.server_s_per_gbit),
-    ("client_s_per_gbit", |r| r.cost.client_s_per_gbit),
-    ("machine_s_per_gbit", |r| r.cost.machine_s_per_gbit),
-    ("server_rss_mib", |r| r.cost.server_rss_bytes.map(|b| super::quantiles::f(b) / 1_048_576.0)),
-    ("tcp_mib", |r| r.cost.tcp_bytes.map(|b| super::quantiles::f(b) / 1_048_576.0)),
-    ("disk_read_mbps", |r| r.cost.disk_read_mbps),
-    ("network_mbps", |r| Some(r.cost.network_mbps)),
-    ("upload_mb_per_s", |r| r.uploads.as_ref().map(|u| u.mb_per_s)),
-    ("upload_share", |r| r.uploads.as_ref()?.share_of_yardstick),
-    ("upload_share_of_left", |r| r.uploads.as_ref()?.share_of_left),
-    ("late_blocks", |r| r.own_words.map(|w| super::quantiles::f(w.late_blocks))),
-    ("late_ticks", |r| r.own_words.map(|w| super::quantiles::f(w.late_ticks))),
-    ("mib_per_stream", |r| r.own_words?.bytes_per_stream().map(|b| super::quantiles::f(b) / 1_048_576.0)),
-    ("j_1s_with_writer", |r| r.with_writer.map(|p| p.j_mean)),
-    ("pauses", |r| r.habits.map(|h| super::quantiles::f(h.pauses))),
-    ("seeks", |r| r.habits.map(|h| super::quantiles::f(h.seeks))),
-    ("refused_seeks", |r| r.habits.map(|h| super::quantiles::f(h.refused_seeks))),
-    ("seek_first_byte_p95_ms", |r| r.habits.map(|h| h.first_byte_ms.p95)),
-    ("hls_asked_mbps", |r| {
-        r.crowd.as_ref().map(|c| super::quantiles::f(c.rate_bps) * super::quantiles::f(c.viewers as u64) / 1e6)
+const fn figure(name: &'static str, heading: &'static str, places: usize, of: fn(&Run) -> Option<f64>) -> RunFigure {
+    RunFigure { name, heading, places, of }
+}
+
+/// The figures of reports, in the order of the table's columns.
+pub(crate) const FIGURES: [RunFigure; 42] = [
+    figure("cameras", "cameras", 0, |r| r.cameras.as_ref().map(|c| count(c.cameras))),
+    figure("viewers", "", 0, |r| r.crowd.as_ref().map(|c| count(c.viewers))),
+    figure("cameras_recorded", "recorded", 0, |r| r.cameras.as_ref().map(|c| count(c.recorded))),
+    figure("cameras_refused", "refused", 0, |r| r.cameras.as_ref().map(|c| count(c.refused))),
+    figure("camera_held_up_max_s", "held up, s", 2, |r| r.cameras.as_ref().map(|c| c.held_up_ms.max / 1000.0)),
+    figure("cameras_lost_mb", "lost MB", 3, |r| r.cameras.as_ref().map(|c| real(c.lost_bytes) / 1e6)),
+    figure("recording_cpu_s_per_gb", "CPU s/GB", 2, |r| r.cameras.as_ref()?.cpu_s_per_gb),
+    figure("admitted", "admitted", 0, |r| Some(count(r.admitted))),
+    figure("before_refusal", "", 0, |r| r.before_refusal.map(count)),
+    figure("requested_mbps", "req Mb/s", 0, |r| Some(r.requested_bps / 1e6)),
+    figure("delivered_mbps", "got Mb/s", 0, |r| Some(r.delivered_bps / 1e6)),
+    figure("ratio", "ratio", 4, |r| Some(r.ratio)),
+    figure("j_1s_mean", "J1s %", 3, |r| Some(r.j_1s.mean)),
+    figure("j_1s_worst_stream", "worst stream", 2, |r| Some(r.j_1s.worst_stream)),
+    figure("j_100ms_mean", "J100ms %", 2, |r| Some(r.j_100ms.mean)),
+    figure("j_1s_with_writer", "", 3, |r| r.with_writer.map(|p| p.j_mean)),
+    figure("stalled_streams", "stalled", 0, |r| Some(count(r.stalled_streams))),
+    figure("first_byte_p95_ms", "TTFB p95 ms", 0, |r| Some(r.first_byte_ms.p95)),
+    figure("server_cpu_percent", "CPU %", 1, |r| r.cost.server_cpu_percent),
+    figure("server_s_per_gbit", "s/Gbit", 4, |r| r.cost.server_s_per_gbit),
+    figure("client_s_per_gbit", "client", 4, |r| r.cost.client_s_per_gbit),
+    figure("machine_s_per_gbit", "machine", 4, |r| r.cost.machine_s_per_gbit),
+    figure("server_rss_mib", "RSS MiB", 0, |r| r.cost.server_rss_bytes.map(mib)),
+    figure("tcp_mib", "", 0, |r| r.cost.tcp_bytes.map(mib)),
+    figure("disk_read_mbps", "disk Mb/s", 0, |r| r.cost.disk_read_mbps),
+    figure("network_mbps", "", 0, |r| Some(r.cost.network_mbps)),
+    figure("upload_mb_per_s", "up MB/s", 1, |r| r.uploads.as_ref().map(|u| u.mb_per_s)),
+    figure("upload_share", "of alone", 2, |r| r.uploads.as_ref()?.share_of_yardstick),
+    figure("upload_share_of_left", "of left", 2, |r| r.uploads.as_ref()?.share_of_left),
+    figure("late_blocks", "", 0, |r| r.server_counts.map(|w| real(w.late_blocks))),
+    figure("late_ticks", "", 0, |r| r.server_counts.map(|w| real(w.late_ticks))),
+    figure("mib_per_stream", "", 0, |r| r.server_counts?.bytes_per_stream().map(mib)),
+    figure("pauses", "pauses", 0, |r| r.habits.map(|h| real(h.pauses))),
+    figure("seeks", "seeks", 0, |r| r.habits.map(|h| real(h.seeks))),
+    figure("refused_seeks", "refused seeks", 0, |r| r.habits.map(|h| real(h.refused_seeks))),
+    figure("seek_first_byte_p95_ms", "TTFB of seeks p95 ms", 0, |r| r.habits.map(|h| h.first_byte_ms.p95)),
+    figure("hls_asked_mbps", "HLS asked Mb/s", 0, |r| {
+        r.crowd.as_ref().map(|c| real(c.rate_bps) * count(c.viewers) / 1e6)
     }),
-    ("hls_goodput_mbps", |r| r.crowd.as_ref().map(|c| c.goodput_bps / 1e6)),
-    ("hls_in_time", |r| r.crowd.as_ref().map(|c| c.share(c.in_time))),
-    ("hls_refused", |r| r.crowd.as_ref().map(|c| c.share(c.refused))),
-    ("hls_first_byte_p99_ms", |r| r.crowd.as_ref().map(|c| c.first_byte_ms.p99)),
-    ("hls_refusal_p99_ms", |r| r.crowd.as_ref().map(|c| c.refusal_ms.p99)),
-    ("cameras_recorded", |r| r.cameras.as_ref().map(|c| super::quantiles::f(c.recorded as u64))),
-    ("cameras_refused", |r| r.cameras.as_ref().map(|c| super::quantiles::f(c.refused as u64))),
-    ("camera_held_up_max_s", |r| r.cameras.as_ref().map(|c| c.held_up_ms.max / 1000.0)),
-    ("cameras_lost_mb", |r| r.cameras.as_ref().map(|c| super::quantiles::f(c.lost_bytes) / 1e6)),
-    ("recording_cpu_s_per_gb", |r| r.cameras.as_ref()?.cpu_s_per_gb),
+    figure("hls_goodput_mbps", "in time Mb/s", 0, |r| r.crowd.as_ref().map(|c| c.goodput_bps / 1e6)),
+    figure("hls_in_time", "in time %", 2, |r| r.crowd.as_ref().map(|c| c.share(c.in_time))),
+    figure("hls_refused", "refused %", 2, |r| r.crowd.as_ref().map(|c| c.share(c.refused))),
+    figure("hls_first_byte_p99_ms", "first byte p99 ms", 0, |r| r.crowd.as_ref().map(|c| c.first_byte_ms.p99)),
+    figure("hls_refusal_p99_ms", "refusal p99 ms", 0, |r| r.crowd.as_ref().map(|c| c.refusal_ms.p99)),
 ];
+
+fn count(count: usize) -> f64 {
+    real(count as u64)
+}
+
+fn mib(bytes: u64) -> f64 {
+    real(bytes) / 1_048_576.0
+}
 
 impl RunGroup {
     /// A figure by name.
@@ -98,6 +116,15 @@ impl RunGroup {
     /// A figure's median.
     pub(crate) fn median(&self, name: &str) -> Option<f64> {
         self.figure(name).map(|f| f.median)
+    }
+
+    /// A figure with its spread, or a dash where there is none.
+    pub(crate) fn cell(&self, name: &str, places: usize, unit: &str) -> String {
+        match self.figure(name) {
+            None => "–".to_owned(),
+            Some(f) if self.runs == 1 => format!("{:.places$}{unit}", f.median),
+            Some(f) => format!("{:.places$}{unit} ({:.places$}…{:.places$})", f.median, f.min, f.max),
+        }
     }
 }
 
@@ -119,16 +146,14 @@ pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
         .iter()
         .map(|kind| {
             let runs = of_kind(kind);
-            let figure = |(name, of): &GroupKey| figure(name, runs.iter().filter_map(|r| of(r)).collect());
+            let of_all = |figure: &RunFigure| spread(figure.name, runs.iter().filter_map(|r| (figure.of)(r)).collect());
             RunGroup {
                 server: kind.server.to_owned(),
                 streams: kind.streams,
                 rate_bps: kind.rate_bps,
                 probe: kind.probe,
-                viewers: kind.viewers,
-                cameras: kind.cameras,
                 runs: runs.len(),
-                figures: KEYS.iter().filter_map(figure).collect(),
+                figures: FIGURES.iter().filter_map(of_all).collect(),
             }
         })
         .collect()
@@ -156,7 +181,7 @@ fn kind_of(run: &Run) -> RunKind<'_> {
     }
 }
 
-fn figure(name: &str, mut values: Vec<f64>) -> Option<Figure> {
+fn spread(name: &str, mut values: Vec<f64>) -> Option<Figure> {
     values.sort_by(f64::total_cmp);
     let (min, max) = (*values.first()?, *values.last()?);
     let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
@@ -169,7 +194,7 @@ mod tests {
 
     #[test]
     fn the_median_is_in_the_middle() {
-        let of = |values: &[f64]| figure("x", values.to_vec()).map(|f| (f.median, f.min, f.max));
+        let of = |values: &[f64]| spread("x", values.to_vec()).map(|f| (f.median, f.min, f.max));
         assert_eq!(of(&[3.0, 1.0, 2.0]), Some((2.0, 1.0, 3.0)));
         assert_eq!(of(&[4.0, 1.0]), Some((2.5, 1.0, 4.0)));
         assert_eq!(of(&[]), None);

@@ -67,18 +67,6 @@ impl JitterCommand {
         Ok(())
     }
 
-    /// About how long it takes, without repeats of disturbed runs.
-    ///
-    /// # Errors
-    /// Wrong arguments.
-    pub(crate) fn estimate(&self) -> anyhow::Result<Nanos> {
-        let mut filled = self.clone();
-        filled.fill_in();
-        let runs = filled.common.choices()?.len() as u64 * u64::from(filled.common.repeat);
-        let length = filled.common.run_length(filled.streams, filled.common.duration());
-        Ok(filled.common.lead() + length.saturating_mul(runs))
-    }
-
     /// Fills in this experiment's defaults.
     fn fill_in(&mut self) {
         self.common.writers = self.common.writers.max(1);

@@ -1,15 +1,16 @@
-//! The emulated disk, by this program's own `lab disk` commands.
+//! The emulated disk, by this program's own commands.
 //!
 //! Promise: a disk made here is taken down here, however the benchmark ends; after SIGKILL by the emulator. Not here: the emulator.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::say;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-use super::quantiles::f;
+use crate::disk::{ModelLateness, Places, Statistics, control};
+use crate::say;
+
+use units::real;
 
 /// The emulator's statistics of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -38,42 +39,24 @@ pub(crate) struct HeadShare {
     pub written_mb_per_s: f64,
 }
 
-/// The part of `lab disk stat --json` that is kept.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct KeptStatistics {
-    seconds: f64,
-    busy_percent: f64,
-    write_percent: f64,
-    written_bytes: u64,
-    seeks: u64,
-    flushes: u64,
-    lateness_us: DiskLateness,
+/// The head's work between two [`statistics`], with no [`reset`] between; `None` if no time has passed.
+pub(crate) fn head_share(earlier: &Statistics, later: &Statistics) -> Option<HeadShare> {
+    let seconds = later.seconds - earlier.seconds;
+    let reading = |s: &Statistics| s.seconds * (s.busy_percent - s.write_percent) / 100.0;
+    let written = later.written_bytes.checked_sub(earlier.written_bytes)?;
+    (seconds > 0.0).then(|| HeadShare {
+        left_by_reads: (1.0 - (reading(later) - reading(earlier)) / seconds).clamp(0.0, 1.0),
+        written_mb_per_s: real(written) / seconds / 1e6,
+    })
 }
 
-impl KeptStatistics {
-    /// The head's work since `earlier`, with no [`reset`] between; `None` if no time has passed.
-    pub(crate) fn since(&self, earlier: &Self) -> Option<HeadShare> {
-        let seconds = self.seconds - earlier.seconds;
-        let reading = |s: &Self| s.seconds * (s.busy_percent - s.write_percent) / 100.0;
-        let written = self.written_bytes.checked_sub(earlier.written_bytes)?;
-        (seconds > 0.0).then(|| HeadShare {
-            left_by_reads: (1.0 - (reading(self) - reading(earlier)) / seconds).clamp(0.0, 1.0),
-            written_mb_per_s: f(written) / seconds / 1e6,
-        })
+impl LabFigures {
+    /// The part of the statistics that results keep.
+    pub(crate) fn of(found: &Statistics) -> Self {
+        let Statistics { busy_percent, write_percent, seeks, flushes, .. } = *found;
+        let ModelLateness { over_1ms, over_10ms, .. } = found.lateness_us;
+        Self { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes }
     }
-
-    /// The part that results keep.
-    pub(crate) fn figures(&self) -> LabFigures {
-        let Self { busy_percent, write_percent, seeks, flushes, .. } = *self;
-        let DiskLateness { over_1ms, over_10ms } = self.lateness_us;
-        LabFigures { busy_percent, write_percent, over_10ms, over_1ms, seeks, flushes }
-    }
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-struct DiskLateness {
-    over_1ms: u64,
-    over_10ms: u64,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +79,7 @@ pub(crate) enum DiskTiming {
 /// # Errors
 /// There is no such disk.
 pub(crate) fn reset(name: &str) -> anyhow::Result<()> {
-    command(&["ctl", name, "drop; reset"]).map(drop)
+    order(name, "drop; reset").map(drop)
 }
 
 /// Whether it takes the time of a drive from now on, or answers at once.
@@ -108,7 +91,7 @@ pub(crate) fn set_timing(name: &str, timing: DiskTiming) -> anyhow::Result<()> {
         DiskTiming::Drive => "timing on",
         DiskTiming::None => "timing off",
     };
-    command(&["ctl", name, state]).map(drop)
+    order(name, state).map(drop)
 }
 
 /// Everything takes `factor` times as long from now on.
@@ -116,16 +99,19 @@ pub(crate) fn set_timing(name: &str, timing: DiskTiming) -> anyhow::Result<()> {
 /// # Errors
 /// There is no such disk, or it does not take the factor.
 pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
-    command(&["ctl", name, &format!("slow {factor}")]).map(drop)
+    order(name, &format!("slow {factor}")).map(drop)
 }
 
 /// Statistics of the disk since [`reset`].
 ///
 /// # Errors
 /// There is no such disk.
-pub(crate) fn statistics(name: &str) -> anyhow::Result<KeptStatistics> {
-    let text = command(&["stat", name, "--json"])?;
-    serde_json::from_str(&text).context("reading the output of `lab disk stat`")
+pub(crate) fn statistics(name: &str) -> anyhow::Result<Statistics> {
+    serde_json::from_str(&order(name, "stat")?).context("reading the statistics of an emulated disk")
+}
+
+fn order(name: &str, commands: &str) -> anyhow::Result<String> {
+    control::ask(&Places::of(name)?, commands)
 }
 
 /// A disk that is taken down when this is dropped.
@@ -196,22 +182,10 @@ impl Drop for LabDisk {
     }
 }
 
-/// Runs `isocast lab disk ARGUMENTS` and returns its output.
+/// Runs `isocast lab disk ARGUMENTS` in this process and returns its output.
 fn command(arguments: &[&str]) -> anyhow::Result<String> {
-    let program = std::env::current_exe().context("finding this program")?;
-    run(&program, arguments)
-}
-
-fn run(program: &Path, arguments: &[&str]) -> anyhow::Result<String> {
-    let mut command = Command::new(program);
-    // A group of its own: an interrupt at the terminal must not end the emulator before its disk is unmounted.
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
-    let output = command.arg("disk").args(arguments).output()?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("`isocast lab disk {}`: {}", arguments.join(" "), said.trim().trim_start_matches("isocast-lab: "));
-    }
-    Ok(String::from_utf8(output.stdout)?)
+    crate::printed(&[&["disk"], arguments].concat())
+        .with_context(|| format!("`isocast lab disk {}`", arguments.join(" ")))
 }
 
 #[cfg(test)]
@@ -219,28 +193,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_emulators_output_and_errors_are_parsed() {
-        let folder = tempfile::tempdir().unwrap();
-        let program = folder.path().join("isocast-lab");
-        // Written by another process: while this one has it open to write, and forks in another test, none may run it.
-        let text = "#!/bin/sh\necho \"isocast-lab: needs root ($2)\" >&2\nexit 1\n";
-        let write = ["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh", text];
-        assert!(Command::new("sh").args(write).arg(&program).status().unwrap().success());
-        let error = run(&program, &["up", "x"]).unwrap_err().to_string();
-        assert_eq!(error, "`isocast lab disk up x`: needs root (up)");
-        let text = r#"{"seconds":10.0,"busy_percent":50.0,"write_percent":10.0,"written_bytes":5000000,"seeks":3,"flushes":1,"lateness_us":{"over_1ms":2,"over_10ms":1}}"#;
-        let found: KeptStatistics = serde_json::from_str(text).unwrap();
-        assert_eq!((found.lateness_us.over_10ms, found.seeks), (1, 3));
+    fn the_share_of_the_head_lies_between_two_statistics() {
         // Ten seconds with 4 s of reading; then ten with 8 s of it and 20 MB written.
-        let later = KeptStatistics {
-            seconds: 20.0,
-            busy_percent: 70.0,
+        let found = Statistics {
+            seconds: 10.0,
+            busy_percent: 50.0,
             write_percent: 10.0,
-            written_bytes: 25_000_000,
-            ..found.clone()
+            written_bytes: 5_000_000,
+            ..Statistics::default()
         };
-        let share = later.since(&found).unwrap();
+        let later = Statistics { seconds: 20.0, busy_percent: 70.0, written_bytes: 25_000_000, ..found.clone() };
+        let share = head_share(&found, &later).unwrap();
         assert!((share.left_by_reads - 0.2).abs() < 1e-9 && (share.written_mb_per_s - 2.0).abs() < 1e-9, "{share:?}");
-        assert_eq!(found.since(&found), None);
+        assert_eq!(head_share(&found, &found), None);
+    }
+
+    #[test]
+    fn a_refusal_of_the_emulator_names_its_command() {
+        let error = format!("{:#}", command(&["stat", "no/name"]).unwrap_err());
+        assert!(error.contains("`isocast lab disk stat no/name`") && error.contains("cannot name a disk"), "{error}");
     }
 }

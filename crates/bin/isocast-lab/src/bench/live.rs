@@ -13,19 +13,19 @@ use std::thread;
 use anyhow::{Context, bail};
 use clap::Args;
 use kernel::permissions;
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::account::CountedNames;
 use super::args::Peer;
 use super::client::segments::SegmentPlayback;
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{self, DiskTiming, LabFigures};
-use super::progress::Show;
-use super::quantiles::{f, quantile};
+use super::quantiles::quantile;
 use super::server::{Choice, RunningServer};
 use super::store_site::StoreSite;
 use super::writer::{self, ReaderConnection, WriterSite};
 use super::{Stop, clock};
+use crate::say;
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -148,7 +148,6 @@ impl LiveCommand {
             )));
         }
         permissions::allow_open_files(CLIENTS_MAX as u64)?;
-        let show = Show::on_stderr();
         let site = StoreSite::folder_below(self.root.as_deref(), "live", &self.profile)?;
         site.set_timing(DiskTiming::Drive)?;
         site.serve(&self.serve_arg, stop, |_| Ok(()))?;
@@ -156,11 +155,11 @@ impl LiveCommand {
         table.note(self.description());
         for &channels in &self.channels {
             for choice in Peer::beside(self.peer) {
-                let found = self.measure(&choice, &site, channels, &show, stop)?;
-                show.line(&found.sentence());
-                table.add(&choice.name(), f(channels as u64), &found.values());
+                let found = self.measure(&choice, &site, channels, stop)?;
+                say(format_args!("{}", found.sentence()));
+                table.add(&choice.name(), real(channels as u64), &found.values());
                 for remark in found.remarks() {
-                    show.line(&format!("  {remark}"));
+                    say(format_args!("  {remark}"));
                     table.note(format!("{}, {channels} channels: {remark}", choice.name()));
                 }
                 table.keep(&self.output)?;
@@ -186,13 +185,12 @@ impl LiveCommand {
         choice: &Choice,
         site: &StoreSite,
         channels: usize,
-        show: &Show,
         stop: &Stop,
     ) -> anyhow::Result<MeasuredChannels> {
         stop.check()?;
         let ground = super::server::ServerGround { uploads: true, ..site.ground(self.rate, &self.serve_arg) };
         let server = RunningServer::start(choice, &ground, stop)?;
-        show.line(&format!("{}: {channels} channels of {} viewers for {}", server.name, self.viewers, self.duration));
+        say(format_args!("{}: {channels} channels of {} viewers for {}", server.name, self.viewers, self.duration));
         site.drop_buffers()?;
         let ours = matches!(choice, Choice::Isocast);
         let begin = clock::now();
@@ -210,12 +208,12 @@ impl LiveCommand {
         let counted = CountedNames { server: server.pid, ..CountedNames::default() };
         let before = counted.read().server_cpu_ns;
         run.play(self.viewers);
-        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| f(after.saturating_sub(before)));
-        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| found.figures());
+        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| real(after.saturating_sub(before)));
+        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| LabFigures::of(&found));
         let live = run.found.into_inner().ok().context("a client panicked")?;
         server.end()?;
         stop.check()?;
-        let (seconds, cpu_percent) = (self.duration.as_secs_f64(), cpu.map(|cpu| cpu * 100.0 / f(self.duration.0)));
+        let (seconds, cpu_percent) = (self.duration.as_secs_f64(), cpu.map(|cpu| cpu * 100.0 / real(self.duration.0)));
         Ok(MeasuredChannels { live: live.sorted(), disk, cpu_percent, seconds })
     }
 }
@@ -420,11 +418,11 @@ impl MeasuredChannels {
             ("published_p50_s", quantile(published, 50)),
             ("published_p99_s", quantile(published, 99)),
             ("published_max_s", quantile(published, 100)),
-            ("puts_failed", f(self.live.puts_failed)),
-            ("smooth", f(self.live.smooth)),
-            ("stalled", f(self.live.stalled)),
+            ("puts_failed", real(self.live.puts_failed)),
+            ("smooth", real(self.live.smooth)),
+            ("stalled", real(self.live.stalled)),
             ("stall_max_s", self.live.stall_max.as_secs_f64()),
-            ("gets_failed", f(self.live.gets_failed)),
+            ("gets_failed", real(self.live.gets_failed)),
             ("segment_p50_s", quantile(segment, 50)),
             ("segment_p99_s", quantile(segment, 99)),
             ("segment_max_s", quantile(segment, 100)),
@@ -432,7 +430,7 @@ impl MeasuredChannels {
         if let Some(disk) = &self.disk {
             values.push(("disk_busy_percent", disk.busy_percent));
             values.push(("disk_write_percent", disk.write_percent));
-            values.push(("flushes_per_s", f(disk.flushes) / self.seconds));
+            values.push(("flushes_per_s", real(disk.flushes) / self.seconds));
         }
         values.extend(self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu)));
         values

@@ -12,9 +12,8 @@ use clap::Args;
 use units::{BitRate, Nanos, real};
 
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::plain::write_cold;
 use super::server::{self, Choice, RunningServer, ServerGround};
-use super::{Stop, child, clock, scratch};
+use super::{Stop, child, clock, files, scratch};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -126,11 +125,11 @@ impl LoadCommand {
         let names: Vec<_> = (0..self.streams).map(|number| format!("film-{number}.bin")).collect();
         let ground = match place {
             ServedFrom::Folder => {
-                names.iter().try_for_each(|name| write_cold(&media.join(name), bytes, stop))?;
+                names.iter().try_for_each(|name| files::write_cold(&media.join(name), bytes, stop))?;
                 ServerGround { roots: vec![media], ..ServerGround::default() }
             }
             ServedFrom::Volume => {
-                names.iter().try_for_each(|name| write_cold(&films.join(name), bytes, stop))?;
+                names.iter().try_for_each(|name| files::write_cold(&films.join(name), bytes, stop))?;
                 let disk = folder.path().join("volume");
                 make_volume(&disk, &films, bytes * u64::from(self.streams), stop)?;
                 std::fs::remove_dir_all(&films)?;
@@ -182,20 +181,11 @@ fn named(figures: &[f64; 4]) -> [(&'static str, f64); 4] {
 /// Makes a volume in a file with room for so many bytes, and takes the folder's files in.
 fn make_volume(disk: &Path, films: &Path, bytes: u64, stop: &Stop) -> anyhow::Result<()> {
     // Room for the catalogue and the checksums besides.
-    write_cold(disk, (bytes + bytes / 8 + (128 << 20)).next_multiple_of(1 << 20), stop)?;
+    files::write_cold(disk, (bytes + bytes / 8 + (128 << 20)).next_multiple_of(1 << 20), stop)?;
     let disk = disk.display().to_string();
-    isocast(&["volume", "create", "--yes", "--name", "load", "--layout", "span", &disk])?;
+    child::isocast(&["volume", "create", "--yes", "--name", "load", "--layout", "span", &disk])?;
     for film in std::fs::read_dir(films)? {
-        isocast(&["volume", "import", &disk, &film?.path().display().to_string()])?;
-    }
-    Ok(())
-}
-
-fn isocast(arguments: &[&str]) -> anyhow::Result<()> {
-    let program = crate::isocast()?;
-    let output = child::command(&program).args(arguments).stdin(Stdio::null()).output().context("starting isocast")?;
-    if !output.status.success() {
-        bail!("isocast {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        child::isocast(&["volume", "import", &disk, &film?.path().display().to_string()])?;
     }
     Ok(())
 }

@@ -19,6 +19,7 @@ mod contents;
 mod disks;
 mod experiment;
 mod figure_table;
+mod files;
 mod group;
 mod hls;
 mod host;
@@ -30,12 +31,10 @@ mod live;
 mod load;
 mod network;
 mod nginx;
-mod own_words;
 mod papers;
 mod parts;
 mod plain;
 mod planned;
-mod progress;
 mod promises;
 mod quantiles;
 mod recorder;
@@ -44,6 +43,7 @@ mod scratch;
 mod search;
 mod segments;
 mod server;
+mod server_counts;
 mod session;
 mod side_programs;
 mod store_site;
@@ -52,7 +52,6 @@ mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
-mod timetable;
 mod windows;
 mod writer;
 mod yardstick;
@@ -66,7 +65,6 @@ pub(crate) use account::CountedNames;
 pub(crate) use host::Host;
 pub(crate) use report::{Plot, PlotLine, ReportCommand};
 pub(crate) use table::align;
-use units::Nanos;
 
 /// Measure servers of paced streams: rate, jitter, stalls, cost.
 #[derive(Debug, Args)]
@@ -109,13 +107,6 @@ enum Experiment {
     All(all::AllCommand),
 }
 
-/// The error of an `--only` that names none of these parts.
-pub(crate) fn unknown_part<'a>(name: &str, parts: impl Iterator<Item = &'a str>) -> clap::Error {
-    let parts: Vec<&str> = parts.collect();
-    let (name, parts) = (name.escape_debug(), parts.join(", "));
-    crate::wrong_usage(format_args!("--only {name}: there is no such part; there are {parts}"))
-}
-
 impl BenchCommand {
     /// Runs the experiment and prints its results to `out`.
     ///
@@ -140,30 +131,6 @@ impl BenchCommand {
             Experiment::Ageing(command) => command.run(&stop, out),
             Experiment::Disks(command) => command.run(&stop, out),
             Experiment::All(command) => command.run(&stop),
-        }
-    }
-
-    /// About how long the experiment takes, without repeats of disturbed runs.
-    ///
-    /// # Errors
-    /// Wrong arguments.
-    fn estimate(&self) -> anyhow::Result<Nanos> {
-        match &self.experiment {
-            Experiment::Streams(command) => command.estimate(),
-            Experiment::Jitter(command) => command.estimate(),
-            Experiment::Plain(_)
-            | Experiment::Load(_)
-            | Experiment::Windows(_)
-            | Experiment::Papers(_)
-            | Experiment::Hls(_)
-            | Experiment::Segments(_)
-            | Experiment::Live(_)
-            | Experiment::Recorder(_)
-            | Experiment::Access(_)
-            | Experiment::Buffer(_)
-            | Experiment::Ageing(_)
-            | Experiment::Disks(_)
-            | Experiment::All(_) => Ok(Nanos::ZERO),
         }
     }
 }

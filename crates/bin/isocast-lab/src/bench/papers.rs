@@ -13,8 +13,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use units::ByteCount;
 
-use super::plain::write_cold;
-use super::{Host, Stop, child, clock, nginx, scratch};
+use super::{Host, Stop, child, clock, files, nginx, scratch};
 use crate::say;
 
 /// See the module.
@@ -181,7 +180,7 @@ impl PapersCommand {
     /// The folders cannot be written; a part failed: all are named.
     pub(crate) fn run(self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
         if let Some(unknown) = self.only.iter().find(|only| !PARTS.iter().any(|part| part.is_named(only))) {
-            bail!(super::unknown_part(unknown, PARTS.iter().map(|part| part.name)));
+            bail!(crate::unknown_part(unknown, PARTS.iter().map(|part| part.name)));
         }
         let wanted = |part: &&PaperPart| self.only.is_empty() || self.only.iter().any(|only| part.is_named(only));
         let chosen: Vec<&PaperPart> = PARTS.iter().filter(wanted).collect();
@@ -199,7 +198,7 @@ impl PapersCommand {
         if chosen.iter().any(|part| part.line.contains("FILMS")) {
             say(format_args!("writing {FILMS} contents of {} into {}", ByteCount(FILM_BYTES), films.path().display()));
             (0..FILMS).try_for_each(|number| {
-                write_cold(&films.path().join(format!("film-{number}.bin")), FILM_BYTES, stop)
+                files::write_cold(&films.path().join(format!("film-{number}.bin")), FILM_BYTES, stop)
             })?;
         }
         let (mut failed, mut outcomes) = (Vec::new(), Vec::new());

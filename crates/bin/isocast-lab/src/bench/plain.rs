@@ -11,13 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Args;
-use rustix::fs::{Advice, fadvise};
 use units::{BitRate, Nanos, real};
 
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::{Stop, clock, scratch};
+use super::{Stop, clock, files, scratch};
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -77,7 +76,7 @@ impl PlainCommand {
         let folder = scratch::folder_in(&self.root)?;
         let bytes = self.rate.bytes_in(span + SECOND);
         let files: Vec<_> = (0..self.streams).map(|number| folder.path().join(format!("film-{number}"))).collect();
-        files.iter().try_for_each(|file| write_cold(file, bytes, stop))?;
+        files.iter().try_for_each(|file| files::write_cold(file, bytes, stop))?;
         let counts = || -> Seconds { Arc::new((0..seconds).map(|_| AtomicU64::new(0)).collect()) };
         let (read, written) = (files.iter().map(|_| counts()).collect::<Vec<_>>(), counts());
         let begun = clock::now() + CYCLE;
@@ -123,21 +122,6 @@ impl PlainCommand {
         }
         table.finish(&self.output, out)
     }
-}
-
-/// Writes a file of so many bytes that is not in memory any more.
-pub(super) fn write_cold(path: &Path, bytes: u64, stop: &Stop) -> anyhow::Result<()> {
-    let mut file = File::create(path).with_context(|| format!("writing {}", path.display()))?;
-    let piece = vec![1; 1 << 20];
-    let mut left = bytes;
-    while left > 0 {
-        stop.check()?;
-        let now = usize::try_from(left).unwrap_or(piece.len()).min(piece.len());
-        file.write_all(&piece[..now]).with_context(|| format!("writing {}", path.display()))?;
-        left -= now as u64;
-    }
-    file.sync_all()?;
-    Ok(fadvise(&file, 0, None, Advice::DontNeed)?)
 }
 
 /// Counts bytes that were moved now.

@@ -1,13 +1,12 @@
 //! Answer of `isocast plan` to a search's result: counted from the disk profile that the server measured itself,
 //! through the block device.
 //!
-//! Promise: knows nothing of an emulated disk's parameters. Not here: counting (it runs the program itself).
+//! Promise: knows nothing of an emulated disk's parameters. Not here: counting (`plan`).
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 /// `schedule.be_share` unless said otherwise.
@@ -41,7 +40,7 @@ struct PlannedRow {
 /// The profile in the server's state folder, as JSON, and the plan made from it; `None` if there is no profile.
 ///
 /// # Errors
-/// The program is not there, or does not answer as it should.
+/// It refuses.
 pub(crate) fn of(
     state: &Path,
     rate_bps: u64,
@@ -58,18 +57,13 @@ pub(crate) fn of(
 /// The result of `isocast plan`; `more` are its arguments beside rate and memory.
 ///
 /// # Errors
-/// The program is not there, or does not answer as it should.
+/// It refuses.
 pub(crate) fn count(rate_bps: u64, memory: u64, more: &[&str]) -> anyhow::Result<Planned> {
-    let mut plan = Command::new(crate::isocast()?);
+    let (rate, memory) = (format!("{rate_bps}bit/s"), format!("{memory}B"));
     // Loopback, as the server takes it: no limit.
-    plan.args(["plan", "--json", "--simulate", "0", "--net", "1000G"]);
-    plan.args(["--rate", &format!("{rate_bps}bit/s"), "--memory", &format!("{memory}B")]).args(more);
-    let output = plan.output().context("starting `isocast plan`")?;
-    if !output.status.success() {
-        bail!("`isocast plan`: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let rows: Vec<PlannedRow> =
-        serde_json::from_slice(&output.stdout).context("reading the output of `isocast plan`")?;
+    let words = ["plan", "--json", "--simulate", "0", "--net", "1000G", "--rate", &rate, "--memory", &memory];
+    let printed = crate::printed(&[&words, more].concat())?;
+    let rows: Vec<PlannedRow> = serde_json::from_str(&printed).context("reading the output of `isocast plan`")?;
     let row = rows.into_iter().next().context("`isocast plan` printed nothing")?;
     Ok(Planned {
         streams: row.streams,

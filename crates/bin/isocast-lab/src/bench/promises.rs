@@ -46,8 +46,11 @@ const SHARING: [PartPromise; 3] = [
     PartPromise { words: "J (1 s) is 0.1 % or less", kept: |run| run.j_1s.mean <= 0.1 },
 ];
 const SOAK: [PartPromise; 2] = [
-    PartPromise { words: "no tick misses its bytes", kept: |run| run.own_words.is_some_and(|own| own.late_ticks == 0) },
-    PartPromise { words: "no block is late", kept: |run| run.own_words.is_some_and(|own| own.late_blocks == 0) },
+    PartPromise {
+        words: "no tick misses its bytes",
+        kept: |run| run.server_counts.is_some_and(|own| own.late_ticks == 0),
+    },
+    PartPromise { words: "no block is late", kept: |run| run.server_counts.is_some_and(|own| own.late_blocks == 0) },
 ];
 
 /// The parts that promise something.
@@ -89,14 +92,14 @@ pub(super) fn verdicts(label: &str, runs: &[Run]) -> Vec<PromiseVerdict> {
 #[cfg(test)]
 mod tests {
     use super::super::client::habits::HabitFigures;
-    use super::super::own_words::OwnWords;
     use super::super::parts;
+    use super::super::server_counts::ServerCounts;
     use super::super::summary::JitterSpread;
     use super::*;
 
     #[test]
     fn every_promise_is_one_of_a_part() {
-        let parts = parts::full();
+        let parts = parts::of_set("full");
         assert!(PROMISES.iter().all(|(label, _)| parts.iter().any(|part| part.label == *label)));
     }
 
@@ -140,13 +143,13 @@ mod tests {
 
     #[test]
     fn a_soak_is_judged_by_the_servers_own_counts() {
-        let run = |own_words| Run { server: "isocast".to_owned(), own_words, ..Run::default() };
-        let missed = |own_words| {
+        let run = |server_counts| Run { server: "isocast".to_owned(), server_counts, ..Run::default() };
+        let missed = |server_counts| {
             let probe = Run { probe: true, ..run(None) };
-            verdicts("31-disk-soak", &[probe, run(own_words)]).into_iter().map(|v| v.missed).collect::<Vec<_>>()
+            verdicts("31-disk-soak", &[probe, run(server_counts)]).into_iter().map(|v| v.missed).collect::<Vec<_>>()
         };
-        assert_eq!(missed(Some(OwnWords::default())), [false, false]);
-        assert_eq!(missed(Some(OwnWords { late_blocks: 1, ..OwnWords::default() })), [false, true]);
+        assert_eq!(missed(Some(ServerCounts::default())), [false, false]);
+        assert_eq!(missed(Some(ServerCounts { late_blocks: 1, ..ServerCounts::default() })), [false, true]);
         assert_eq!(missed(None), [true, true]);
     }
 }

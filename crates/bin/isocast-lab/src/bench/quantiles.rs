@@ -30,11 +30,6 @@ pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
-#[allow(clippy::cast_precision_loss, reason = "counters of a run are far below 2^53")]
-pub(crate) fn f(n: u64) -> f64 {
-    n as f64
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

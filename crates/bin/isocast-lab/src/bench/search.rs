@@ -5,7 +5,7 @@
 //! refuses by itself the first refusal counts, the earlier one of two tries: later admissions are chance, such as
 //! a content in a faster zone. Not here: the tries themselves (`streams`).
 
-use super::quantiles::f;
+use units::real;
 
 /// The gap left between a number carried and a number not carried, percent.
 const RESOLUTION_PERCENT: usize = 4;
@@ -53,7 +53,7 @@ impl Most {
     /// Gap between the number carried and the number not carried, percent of the latter.
     pub(super) fn resolution_percent(&self) -> Option<f64> {
         let too_many = self.too_many?;
-        Some(f((too_many - self.streams) as u64) * 100.0 / f(too_many as u64))
+        Some(real((too_many - self.streams) as u64) * 100.0 / real(too_many as u64))
     }
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use kernel::aligned::AlignedBlock;
 use rustix::fs::FallocateFlags;
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::account::CountedNames;
 use super::args::Peer;
@@ -23,12 +23,12 @@ use super::client::segments::{SegmentAudience, SegmentFigures, TrackRequests, pl
 use super::experiment::{ColdPart, drop_caches};
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{self, DiskTiming, LabFigures};
-use super::progress::Show;
-use super::quantiles::{f, quantile};
+use super::quantiles::quantile;
 use super::server::{Choice, RunningServer, ServerGround};
 use super::store_site::StoreSite;
 use super::writer::{self, UploadFigures, WriterSite};
 use super::{Stop, clock, yardstick};
+use crate::say;
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -144,15 +144,14 @@ impl SegmentsCommand {
         if let Some(count) = self.viewers.iter().find(|count| !(1..=VIEWERS_MAX).contains(*count)) {
             bail!(crate::wrong_usage(format_args!("{count} viewers: this client plays 1 to {VIEWERS_MAX}")));
         }
-        let show = Show::on_stderr();
-        let site = self.site(&show, stop)?;
+        let site = self.site(stop)?;
         let mut table = FigureTable::new("segments", "Viewers of segments", "viewers", &FIGURES, site.root()).linear();
         table.note(self.description());
         for &viewers in &self.viewers {
             for choice in Peer::beside(self.peer) {
-                let found = self.measure(&choice, &site, viewers, &show, stop)?;
-                show.line(&found.sentence());
-                table.add(&choice.name(), f(viewers as u64), &found.values());
+                let found = self.measure(&choice, &site, viewers, stop)?;
+                say(format_args!("{}", found.sentence()));
+                table.add(&choice.name(), real(viewers as u64), &found.values());
                 for remark in found.remarks() {
                     table.note(format!("{}, {viewers} viewers: {remark}", choice.name()));
                 }
@@ -202,10 +201,10 @@ impl SegmentsCommand {
     }
 
     /// The disk with its films, measured by our server, or the folder that stands for it, where one was named.
-    fn site(&self, show: &Show, stop: &Stop) -> anyhow::Result<StoreSite> {
+    fn site(&self, stop: &Stop) -> anyhow::Result<StoreSite> {
         let site = StoreSite::folder_below(self.root.as_deref(), "segments", &self.profile)?;
         let films = self.films.unwrap_or_else(|| self.viewers.iter().copied().max().unwrap_or(0));
-        show.line(&format!("{films} films of {} segments", self.segments()));
+        say(format_args!("{films} films of {} segments", self.segments()));
         site.set_timing(DiskTiming::None)?;
         let root = site.root().context("the films lie in a folder")?;
         let mut shares = if site.disk().is_some() { take_room(root, films)? } else { Vec::new() };
@@ -267,7 +266,6 @@ impl SegmentsCommand {
         choice: &Choice,
         site: &StoreSite,
         viewers: usize,
-        show: &Show,
         stop: &Stop,
     ) -> anyhow::Result<MeasuredViewers> {
         stop.check()?;
@@ -278,7 +276,7 @@ impl SegmentsCommand {
             ServerGround { rates: Vec::new(), peer_read_ahead, uploads, ..site.ground(self.rate, &self.serve_arg) };
         drop_caches(&ground.roots, ColdPart::PagesAndNames);
         let server = RunningServer::start(choice, &ground, stop)?;
-        show.line(&format!("{}: {viewers} viewers for {}", server.name, self.duration));
+        say(format_args!("{}: {viewers} viewers for {}", server.name, self.duration));
         site.drop_buffers()?;
         let audience = self.audience(&server, viewers);
         let counted = CountedNames { server: server.pid, ..CountedNames::default() };
@@ -296,10 +294,10 @@ impl SegmentsCommand {
         let uploaded = uploaded.into_inner().unwrap_or_default();
         sites.iter().for_each(writer::remove);
         let uploads = (self.writers > 0).then(|| writer::figures(begin, end, self.writers, UPLOAD_BYTES, &uploaded));
-        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| f(after.saturating_sub(before)));
-        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| found.figures());
+        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| real(after.saturating_sub(before)));
+        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| LabFigures::of(&found));
         server.end()?;
-        let cpu_percent = cpu.map(|cpu| cpu * 100.0 / f(self.duration.0));
+        let cpu_percent = cpu.map(|cpu| cpu * 100.0 / real(self.duration.0));
         Ok(MeasuredViewers { viewers: played?, disk, cpu_percent, uploads })
     }
 
@@ -379,10 +377,10 @@ impl MeasuredViewers {
         let (first, segment) =
             (|percent| quantile(&found.first_seconds, percent), |percent| quantile(&found.segment_seconds, percent));
         let mut values = vec![
-            ("smooth", f(found.smooth as u64)),
-            ("stalled", f(found.stalled as u64)),
+            ("smooth", real(found.smooth as u64)),
+            ("stalled", real(found.stalled as u64)),
             ("stall_max_s", found.stall_seconds_max),
-            ("refused", f(found.refused as u64)),
+            ("refused", real(found.refused as u64)),
             ("first_p50_s", first(50)),
             ("first_p95_s", first(95)),
             ("first_max_s", first(100)),

@@ -3,16 +3,16 @@
 use std::io::Write;
 
 use anyhow::bail;
+use units::Nanos;
 
 use super::args::ExperimentArgs;
 use super::experiment::{self, RunRequest};
-use super::progress::Show;
 use super::report::{self, ExperimentKind, MostStreams, Results};
 use super::search::Most;
 use super::server::{Choice, ServerGround};
 use super::summary::Run;
-use super::timetable::Spare;
 use super::{Stop, lab_disk, planned, scratch, table, yardstick};
+use crate::say;
 
 /// Under this name the disk profile that our server measured is kept.
 const PROFILE: &str = "disk profile";
@@ -21,11 +21,10 @@ const PROFILE: &str = "disk profile";
 pub(crate) struct Session<'a> {
     common: &'a ExperimentArgs,
     ground: ServerGround,
-    /// Output of progress.
-    pub show: Show,
     stop: &'a Stop,
     results: Results,
-    spare: Spare,
+    /// Time for repeats of disturbed runs.
+    spare: Nanos,
     /// Our server's disk profiles, measured once for all runs.
     _state: Option<tempfile::TempDir>,
 }
@@ -52,9 +51,8 @@ impl<'a> Session<'a> {
         let label = common.label.clone().unwrap_or_else(|| format!("{kind:?}").to_lowercase());
         let title = common.title.as_deref().unwrap_or(title);
         let results = Results::new(kind, &label, title, ground.roots.first().map(|r| r.as_path()));
-        let show = Show::on_stderr();
-        let spare = Spare::new(common.repeats_within);
-        let mut session = Self { common, ground, show, stop, results, spare, _state: state };
+        let spare = common.repeats_within.unwrap_or(Nanos::MAX);
+        let mut session = Self { common, ground, stop, results, spare, _state: state };
         if common.writers > 0 && !common.no_yardstick {
             session.measure_yardstick()?;
         }
@@ -63,7 +61,7 @@ impl<'a> Session<'a> {
 
     fn measure_yardstick(&mut self) -> anyhow::Result<()> {
         let Some(root) = self.ground.roots.first() else { return Ok(()) };
-        self.show.line("one sequential durable writer alone");
+        say(format_args!("one sequential durable writer alone"));
         let found = yardstick::measure(
             root,
             self.common.lab_disk.as_deref(),
@@ -71,7 +69,7 @@ impl<'a> Session<'a> {
             yardstick::YARDSTICK,
             self.stop,
         )?;
-        self.show.line(&format!("one sequential durable writer alone: {:.1} MB/s", found.mb_per_s));
+        say(format_args!("one sequential durable writer alone: {:.1} MB/s", found.mb_per_s));
         self.results.yardstick = Some(found);
         Ok(())
     }
@@ -81,11 +79,11 @@ impl<'a> Session<'a> {
     /// # Errors
     /// The server cannot be measured; no stream at all worked; interrupted.
     pub(crate) fn one(&mut self, choice: &Choice, job: &RunRequest) -> anyhow::Result<&Run> {
-        let (run, configuration) = experiment::run(choice, &self.ground, job, &self.show, self.stop, &mut self.spare)?;
+        let (run, configuration) = experiment::run(choice, &self.ground, job, self.stop, &mut self.spare)?;
         if run.streams > 0 && run.failed == run.admitted && run.cameras.is_none() {
             bail!("{}: not one of {} streams worked: {}", run.server, run.streams, run.why_none());
         }
-        self.show.line(&run.sentence());
+        say(format_args!("{}", run.sentence()));
         self.results.add(run, configuration);
         if let Some(folder) = &self.common.out {
             self.results.keep(folder)?;
@@ -100,7 +98,7 @@ impl<'a> Session<'a> {
     /// `isocast plan` cannot be asked about it.
     pub(crate) fn found(&mut self, run: &Run, most: &Most) -> anyhow::Result<()> {
         let uploads = run.uploads.as_ref();
-        let planned = match (run.own_words, self.ground.state.as_deref()) {
+        let planned = match (run.server_counts, self.ground.state.as_deref()) {
             (Some(words), Some(state)) => {
                 planned::of(state, run.rate_bps, words.buffer_bytes, &self.ground.serve_args)?
             }
@@ -114,17 +112,16 @@ impl<'a> Session<'a> {
             server: run.server.clone(),
             rate_bps: run.rate_bps,
             streams: most.streams,
-            before_refusal: None,
             too_many: most.too_many,
             resolution_percent: most.resolution_percent(),
-            confirmed: Some(most.confirmed),
+            confirmed: most.confirmed,
             next_was_offered_bps: self.last_offer(&run.server),
             upload_mb_per_s: uploads.map(|u| u.mb_per_s),
             upload_share: uploads.and_then(|u| u.share_of_yardstick),
             upload_share_of_left: uploads.and_then(|u| u.share_of_left),
             planned,
         };
-        self.show.line(&found.sentence());
+        say(format_args!("{}", found.sentence()));
         self.results.found.push(found);
         Ok(())
     }
@@ -141,13 +138,13 @@ impl<'a> Session<'a> {
     pub(crate) fn finish(self, out: &mut dyn Write) -> anyhow::Result<Results> {
         if let Some(folder) = &self.common.out {
             self.results.write(folder)?;
-            self.show.line(&format!("results in {}", folder.display()));
+            say(format_args!("results in {}", folder.display()));
         }
         if self.common.json {
             writeln!(out, "{}", serde_json::to_string_pretty(&self.results)?)?;
         } else {
             for (server, configuration) in &self.results.configurations {
-                self.show.line(&format!("--- {server} ---\n{configuration}"));
+                say(format_args!("--- {server} ---\n{configuration}"));
             }
             write!(out, "{}", table::text(&self.results.groups))?;
             for run in &self.results.runs {

@@ -6,7 +6,6 @@
 use std::fs::{self, File};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, bail};
 use serde::Deserialize;
@@ -16,7 +15,7 @@ use units::{BitRate, ByteCount};
 use super::contents::KeptContent;
 use super::lab_disk::{self, DiskTiming, LabDisk};
 use super::server::{Choice, RunningServer, ServerGround};
-use super::{Stop, scratch};
+use super::{Stop, child, scratch};
 
 /// Room of a volume given to one content at a time, as `isocast volume create` takes it where nothing is said.
 pub(super) const UNIT: ByteCount = ByteCount(8 << 20);
@@ -73,9 +72,10 @@ impl StoreSite {
         let devices: Vec<String> =
             self.disks.iter().take(count).map(|disk| disk.device.display().to_string()).collect();
         let unit = format!("{}B", UNIT.0);
-        let fixed =
-            ["volume", "create", "--name", VOLUME_NAME, "--layout", layout, "--unit", &unit, "--yes", "--force"];
-        isocast(&fixed, &devices)?;
+        let mut words =
+            vec!["volume", "create", "--name", VOLUME_NAME, "--layout", layout, "--unit", &unit, "--yes", "--force"];
+        words.extend(devices.iter().map(String::as_str));
+        child::isocast(&words)?;
         self.store = SiteStore::Volume { devices: devices.join(",") };
         Ok(())
     }
@@ -190,7 +190,7 @@ impl StoreSite {
     pub(super) fn free_bytes(&self) -> anyhow::Result<u64> {
         match &self.store {
             SiteStore::Volume { devices } => {
-                let status = isocast(&["volume", "status", "--json"], std::slice::from_ref(devices))?;
+                let status = child::isocast(&["volume", "status", "--json", devices])?;
                 let status: VolumeRoom = serde_json::from_str(&status).context("reading `isocast volume status`")?;
                 Ok(status.free_bytes)
             }
@@ -210,7 +210,7 @@ impl StoreSite {
         match &self.store {
             SiteStore::Volume { devices } => {
                 let listed: Vec<ListedContent> =
-                    serde_json::from_str(&isocast(&["volume", "ls", "--json"], std::slice::from_ref(devices))?)?;
+                    serde_json::from_str(&child::isocast(&["volume", "ls", "--json", devices])?)?;
                 if listed.len() != contents.len() {
                     bail!("the volume lists {} contents of {}", listed.len(), contents.len());
                 }
@@ -230,13 +230,4 @@ fn runs_of_file(path: &Path) -> anyhow::Result<u64> {
         before != Some(extent.physical)
     };
     Ok(extents.iter().filter(begins_one).count() as u64)
-}
-
-/// Runs `isocast` and returns its output.
-fn isocast(arguments: &[&str], more: &[String]) -> anyhow::Result<String> {
-    let output = Command::new(crate::isocast()?).args(arguments).args(more).output().context("starting `isocast`")?;
-    if !output.status.success() {
-        bail!("`isocast {}`: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(String::from_utf8(output.stdout)?)
 }

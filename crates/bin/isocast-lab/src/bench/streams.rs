@@ -16,11 +16,10 @@ use super::server::Choice;
 use super::session::Session;
 use super::summary::Run;
 use super::{Stop, network};
+use crate::say;
 
 /// Streams with which the search for a server that never refuses begins where nothing better is known.
 const FROM: usize = 16;
-/// Duration of such a search in whole tries: of six or seven, those that fail end at the first stall.
-const TRIES_EXPECTED: usize = 5;
 
 /// See the module.
 #[derive(Debug, Clone, Args)]
@@ -146,7 +145,7 @@ impl StreamsCommand {
         let shows = |run: &&Run| most.streams > 0 && run.admitted >= most.streams;
         match unharmed.iter().rev().filter(shows).min_by_key(|run| run.admitted) {
             Some(run) => session.found(run, &most)?,
-            None => session.show.line(&format!("{}: not one stream was carried", choice.name())),
+            None => say(format_args!("{}: not one stream was carried", choice.name())),
         }
         Ok(most.streams)
     }
@@ -158,30 +157,6 @@ impl StreamsCommand {
             Choice::Isocast => self.max,
             _ => self.from.unwrap_or_else(|| ours.map_or(FROM, |ours| ours.div_ceil(2))),
         }
-    }
-
-    /// About how long it takes, without repeats of disturbed runs.
-    ///
-    /// # Errors
-    /// Wrong arguments.
-    pub(crate) fn estimate(&self) -> anyhow::Result<Nanos> {
-        let common = &self.common;
-        let mut repeat = Nanos::ZERO;
-        for choice in common.choices()? {
-            let (span, numbers) = match (&choice, self.find_max || self.load.is_some()) {
-                (_, false) => (common.duration(), self.streams.clone()),
-                // One try with more streams than it carries, then one with the number it carries.
-                (Choice::Isocast, true) => (self.probe, vec![self.max, self.max * 3 / 4]),
-                (_, true) => (self.probe, vec![self.max / 2; TRIES_EXPECTED]),
-            };
-            for streams in numbers {
-                repeat += common.run_length(streams, span);
-            }
-            if self.load.is_some() {
-                repeat += common.run_length(self.max * 3 / 4, common.duration());
-            }
-        }
-        Ok(common.lead() + repeat.saturating_mul(u64::from(common.repeat)))
     }
 }
 

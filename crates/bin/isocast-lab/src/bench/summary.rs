@@ -1,14 +1,14 @@
 //! The figures of one run, from the client's results and the counters.
 
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::account::RunCounters;
 use super::client::habits::HabitFigures;
 use super::client::{
     ClientReport, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamFate, StreamResult, WINDOW, expected, jitter,
 };
-use super::quantiles::{Quantiles, f};
+use super::quantiles::Quantiles;
 
 /// More stolen processor time than this makes a run disturbed, percent of the machine.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
@@ -24,6 +24,7 @@ const REASONS_MAX: usize = 5;
 
 /// One run: a number of streams at one rate against one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Run {
     /// Which server: `isocast`, `nginx`, or the URL; in older results also `isocast-fifo`, in order of arrival.
     pub server: String,
@@ -37,17 +38,13 @@ pub(crate) struct Run {
     pub admitted: usize,
     /// Of these, those that began before the first one that was refused; all of them if none was, `None` in results older
     /// than the figure. `isocast plan` predicts this number: later ones may still fit where the disk is faster.
-    #[serde(default)]
     pub before_refusal: Option<usize>,
     /// The resource short for the first refused stream, as far as the server says; `None` in results older than the figure.
-    #[serde(default)]
     pub first_short: Option<String>,
     /// Seconds until the first refusal came; `None` in results older than the figure. A stream that is admitted and does not get its first
     /// bytes in time is refused after seconds, one without room at once.
-    #[serde(default)]
     pub first_refusal_seconds: Option<f64>,
     /// Longest wait for a refusal, seconds; `None` without a refusal, and in results older than the figure.
-    #[serde(default)]
     pub refusal_seconds_max: Option<f64>,
     /// Streams refused (answered with an error status at the start).
     pub refused: usize,
@@ -56,13 +53,10 @@ pub(crate) struct Run {
     /// Streams that broke or never got a byte.
     pub failed: usize,
     /// Refusals that were not 503 with the rate that could be granted.
-    #[serde(default)]
     pub refused_unexplained: usize,
     /// Whether it was a try of a search.
-    #[serde(default)]
     pub probe: bool,
     /// Whether it ended at the first stall, as the probes of a search do.
-    #[serde(default)]
     pub given_up: bool,
     /// Reasons of the first few failed streams.
     pub reasons: Vec<String>,
@@ -93,26 +87,20 @@ pub(crate) struct Run {
     /// Statistics of the emulated disk, where there is one.
     pub lab: Option<super::lab_disk::LabFigures>,
     /// Clients that took nothing beside the streams, those admitted.
-    #[serde(default)]
     pub stalled_clients: Option<usize>,
     /// Hostile clients beside the streams.
-    #[serde(default)]
     pub hostile: Option<super::hostile::HostileFigures>,
     /// Commands that ran beside the streams.
-    #[serde(default)]
     pub beside: Vec<super::side_programs::BesideFigures>,
     /// HLS viewers beside the streams.
-    #[serde(default)]
     pub crowd: Option<super::client::crowd::CrowdFigures>,
     /// Recordings of cameras beside the streams.
-    #[serde(default)]
     pub cameras: Option<super::cameras::CameraFigures>,
     /// Pauses and seeks of viewers, where the run has some.
-    #[serde(default)]
     pub habits: Option<HabitFigures>,
     /// The server's own figures of the run, where it is one of ours.
-    #[serde(default)]
-    pub own_words: Option<super::own_words::OwnWords>,
+    #[serde(rename = "own_words")]
+    pub server_counts: Option<super::server_counts::ServerCounts>,
     /// Before the writers began, where they began later than measuring.
     pub before_writer: Option<RunPhase>,
     /// With the writers at work, where they began later than measuring.
@@ -139,7 +127,7 @@ pub(crate) struct RunPhase {
 impl RunPhase {
     /// Of some seconds of a run; `None` if there are none.
     pub(crate) fn of(seconds: &[Second]) -> Option<Self> {
-        let mean = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>() / f(seconds.len() as u64);
+        let mean = |of: fn(&Second) -> f64| seconds.iter().map(of).sum::<f64>() / real(seconds.len() as u64);
         (!seconds.is_empty()).then(|| Self {
             j_mean: mean(|s| s.j_mean),
             j_worst_second: seconds.iter().map(|s| s.j_worst).fold(0.0, f64::max),
@@ -225,7 +213,7 @@ impl Run {
         let admitted: Vec<&StreamResult> = report.streams.iter().filter(|s| !s.fate.is_refusal()).collect();
         let length = Nanos::from_secs(seconds).as_secs_f64();
         let bytes: u64 = admitted.iter().map(|s| s.grid.total()).sum();
-        let delivered_bps = f(bytes) * 8.0 / length;
+        let delivered_bps = real(bytes) * 8.0 / length;
         let mut first: Vec<f64> = admitted.iter().filter_map(|s| Some(s.first_byte?.as_millis_f64())).collect();
         let reasons = reasons(&report.streams);
         let refusals = || {
@@ -256,7 +244,7 @@ impl Run {
             failed: admitted.iter().filter(|s| s.fate != StreamFate::Delivered).count(),
             reasons,
             restarts: admitted.iter().map(|s| u64::from(s.restarts)).sum(),
-            requested_bps: f(rate.0) * f(report.streams.len() as u64),
+            requested_bps: real(rate.0) * real(report.streams.len() as u64),
             delivered_bps,
             ratio: ratio(&admitted, rate),
             j_1s: spread(admitted.iter().filter_map(|s| s.grid.jitter_long(rate))),
@@ -270,7 +258,7 @@ impl Run {
             lab: None,
             probe: false,
             given_up: false,
-            own_words: None,
+            server_counts: None,
             stalled_clients: None,
             hostile: None,
             beside: Vec::new(),
@@ -289,7 +277,7 @@ impl Run {
     /// Result in a sentence, for progress messages.
     pub(crate) fn sentence(&self) -> String {
         let uploads = self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)).unwrap_or_default();
-        let late = self.own_words.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
+        let late = self.server_counts.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
         let crowd = self.crowd.as_ref().map(|crowd| {
             format!(
                 ", HLS {} of {} in time, {} refused, {} failed, first byte {:.0} ms (99 %)",
@@ -352,7 +340,7 @@ impl Run {
     /// rate that could be granted; the criterion of a search for the most.
     pub(crate) fn carried(&self) -> Option<usize> {
         // Three deviations: else a peer that sends in bursts would fail by chance, the more often the fewer its streams.
-        let edges = 3.0 * EDGES_SECONDS / (f(self.seconds) * f(self.admitted as u64).sqrt());
+        let edges = 3.0 * EDGES_SECONDS / (real(self.seconds) * real(self.admitted as u64).sqrt());
         let unharmed = self.failed == 0 && self.stalled_streams == 0 && self.ratio >= RATIO_MIN - edges;
         (unharmed && self.refused_unexplained == 0 && !self.given_up).then_some(self.admitted)
     }
@@ -373,8 +361,8 @@ fn spread(streams: impl Iterator<Item = Jitter>) -> JitterSpread {
 /// Delivered / requested while something was requested; 0 if nothing was.
 fn ratio(streams: &[&StreamResult], rate: BitRate) -> f64 {
     let windows = || streams.iter().flat_map(|s| s.grid.all_short());
-    let asked = expected(rate, WINDOW) * f(windows().count() as u64);
-    if asked > 0.0 { f(windows().sum()) / asked } else { 0.0 }
+    let asked = expected(rate, WINDOW) * real(windows().count() as u64);
+    if asked > 0.0 { real(windows().sum()) / asked } else { 0.0 }
 }
 
 /// A refusal without status 503 or without the rate that could be granted.
@@ -402,7 +390,7 @@ fn reasons(streams: &[StreamResult]) -> Vec<String> {
 /// A counter's growth from the first to the last sample.
 fn growth(samples: &[RunCounters], of: impl Fn(&RunCounters) -> Option<u64>) -> Option<f64> {
     let (first, last) = (of(samples.first()?)?, of(samples.last()?)?);
-    Some(f(last.saturating_sub(first)))
+    Some(real(last.saturating_sub(first)))
 }
 
 fn cost(samples: &[RunCounters], client: Nanos, delivered_bps: f64, length: f64) -> Cost {
@@ -426,14 +414,14 @@ fn cost(samples: &[RunCounters], client: Nanos, delivered_bps: f64, length: f64)
         disk_written_mbps: mbps(|c| c.disk_written_bytes),
         disk_busy_percent: seconds(|c| c.disk_busy_ns).map(|s| s / length * 100.0),
         network_mbps: delivered_bps / 1e6,
-        stolen_percent: seconds(|c| Some(c.stolen_ns)).unwrap_or(0.0) / length / f(cores) * 100.0,
+        stolen_percent: seconds(|c| Some(c.stolen_ns)).unwrap_or(0.0) / length / real(cores) * 100.0,
     }
 }
 
 fn disturbed(report: &ClientReport, cost: &Cost) -> Vec<String> {
     let mut reasons = Vec::new();
     let late = report.lateness;
-    if f(late.over_10ms) > f(late.looks) * LATE_SHARE_MAX {
+    if real(late.over_10ms) > real(late.looks) * LATE_SHARE_MAX {
         let (n, of) = (late.over_10ms, late.looks);
         reasons.push(format!("the client was more than {LATE_BOUND} late {n} times of {of}"));
     }
@@ -456,9 +444,9 @@ fn series(streams: &[&StreamResult], rate: BitRate, samples: &[RunCounters], sec
         let mbps = |of: fn(&RunCounters) -> Option<u64>| growth(pair, of).map(|bytes| bytes * 8.0 / 1e6);
         series.push(Second {
             at,
-            delivered_mbps: f(streams.iter().map(|s| s.grid.second(n)).sum()) * 8.0 / 1e6,
-            least_mbps: f(got().min().unwrap_or(0)) * 8.0 / 1e6,
-            most_mbps: f(got().max().unwrap_or(0)) * 8.0 / 1e6,
+            delivered_mbps: real(streams.iter().map(|s| s.grid.second(n)).sum()) * 8.0 / 1e6,
+            least_mbps: real(got().min().unwrap_or(0)) * 8.0 / 1e6,
+            most_mbps: real(got().max().unwrap_or(0)) * 8.0 / 1e6,
             j_mean: j.mean,
             j_worst: j.worst,
             j_100ms_mean: j_short.mean,

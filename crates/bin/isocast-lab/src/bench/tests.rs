@@ -17,7 +17,6 @@ use super::client::{
 };
 use super::content_choice::ContentSpread;
 use super::experiment::{self, RunRequest, Writers};
-use super::progress::Show;
 use super::server::{Choice, RunningServer, ServerGround};
 use super::summary::Run;
 use super::{Stop, clock};
@@ -320,12 +319,12 @@ fn is_whole(run: &super::summary::Run) -> bool {
 fn four_streams_and_a_writer_against_a_url() {
     let server = PacingServer::start();
     let choice = Choice::Url(format!("http://{}/media/", server.address));
-    let (stop, show) = (Stop::default(), Show::nothing());
+    let stop = Stop::default();
     let started = RunningServer::start(&choice, &ServerGround::default(), &stop).unwrap();
     assert_eq!(started.pid, Some(std::process::id()));
     let measure = |seconds| {
         let job = job(&["a.ts", "b.ts"], seconds);
-        experiment::measure(&started, &ServerGround::default(), &job, &show, &stop).unwrap()
+        experiment::measure(&started, &ServerGround::default(), &job, &stop).unwrap()
     };
     let run = longer(measure, is_whole);
     assert_eq!((run.admitted, run.refused, run.failed), (4, 0, 0), "{:?}", run.reasons);
@@ -348,7 +347,7 @@ fn four_streams_from_nginx_and_nothing_left() {
     let root = tempfile::tempdir().unwrap();
     std::fs::write(root.path().join("a b.ts"), vec![0; 4_000_000]).unwrap();
     let ground = ServerGround { roots: vec![root.path().to_owned()], rates: vec![RATE], ..ServerGround::default() };
-    let (stop, show) = (Stop::default(), Show::nothing());
+    let stop = Stop::default();
     let choice = Choice::Nginx { threads: true };
     let server = match RunningServer::start(&choice, &ground, &stop) {
         Ok(server) => server,
@@ -358,7 +357,7 @@ fn four_streams_from_nginx_and_nothing_left() {
         }
     };
     let pid = server.pid.unwrap();
-    let measure = |seconds| experiment::measure(&server, &ground, &job(&["a b.ts"], seconds), &show, &stop).unwrap();
+    let measure = |seconds| experiment::measure(&server, &ground, &job(&["a b.ts"], seconds), &stop).unwrap();
     let run = longer(measure, is_whole);
     server.end().unwrap();
     assert_eq!((run.admitted, run.failed), (4, 0), "{:?}", run.reasons);

@@ -5,9 +5,8 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::Stdio;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use serde_json::Value;
 use units::Nanos;
@@ -90,11 +89,8 @@ impl WindowsCommand {
         if window_kib > 0 {
             command.args(["--window", &format!("{window_kib}KiB")]);
         }
-        let output = command.stdin(Stdio::null()).output().context("starting this program again")?;
-        if !output.status.success() {
-            bail!("a window of {window_kib} KiB: {}", String::from_utf8_lossy(&output.stderr).trim());
-        }
-        let report: Value = serde_json::from_slice(&output.stdout).context("the report of `net test`")?;
+        let printed = child::output(&mut command, &format!("isocast net test --window {window_kib}KiB"), "")?;
+        let report: Value = serde_json::from_str(&printed).context("the report of `net test`")?;
         let rate = report.pointer("/receiver/bits_per_second").and_then(Value::as_f64);
         Ok(rate.context("`net test` reports no rate of the receiver")? / 8e3)
     }

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use units::Nanos;
+use units::{Nanos, real};
 
 use super::quantiles::Quantiles;
 use super::yardstick::Yardstick;
@@ -46,10 +46,8 @@ pub(crate) struct UploadFigures {
     pub share_of_yardstick: Option<f64>,
     /// Bytes that the disk took for them, those under way included, relative to what it takes for that writer in the
     /// time in which it was not reading, where it is an emulated disk, which tells both.
-    #[serde(default)]
     pub share_of_left: Option<f64>,
     /// What the emulated disk, if it is one, did while the writers were at work and measured.
-    #[serde(default)]
     pub disk: Option<lab_disk::HeadShare>,
 }
 
@@ -165,7 +163,7 @@ pub(crate) fn figures(
         done,
         failed: in_time().filter(|u| u.failure.is_some()).count() as u64,
         reason: in_time().filter_map(|u| u.failure.clone()).next_back(),
-        mb_per_s: super::quantiles::f(done * upload_bytes) / seconds / 1e6,
+        mb_per_s: real(done * upload_bytes) / seconds / 1e6,
         latency_ms: Quantiles::of(&mut took),
         share_of_yardstick: None,
         share_of_left: None,

@@ -9,10 +9,10 @@ use std::path::Path;
 use anyhow::Context;
 use kernel::aligned::AlignedBlock;
 use serde::{Deserialize, Serialize};
-use units::Nanos;
 use units::limits::DIRECT_ALIGN;
+use units::{Nanos, real};
 
-use super::quantiles::{Quantiles, f};
+use super::quantiles::Quantiles;
 use super::{Stop, clock, lab_disk, scratch};
 
 /// Time of measuring the yardstick.
@@ -34,7 +34,6 @@ pub(crate) struct Yardstick {
     /// From opening a file to its being durable, ms.
     pub latency_ms: Quantiles,
     /// The head's work of the emulated disk meanwhile, if it is one.
-    #[serde(default)]
     pub disk: Option<lab_disk::HeadShare>,
 }
 
@@ -68,13 +67,13 @@ pub(crate) fn measure(
     }
     let (files, elapsed) = (u64::try_from(took.len())?, clock::now().saturating_sub(start));
     let disk = match (lab, before) {
-        (Some(name), Some(before)) => lab_disk::statistics(name)?.since(&before),
+        (Some(name), Some(before)) => lab_disk::head_share(&before, &lab_disk::statistics(name)?),
         _ => None,
     };
     Ok(Yardstick {
         file_bytes,
         files,
-        mb_per_s: f(files * file_bytes) / elapsed.as_secs_f64().max(f64::MIN_POSITIVE) / 1e6,
+        mb_per_s: real(files * file_bytes) / elapsed.as_secs_f64().max(f64::MIN_POSITIVE) / 1e6,
         latency_ms: Quantiles::of(&mut took),
         disk,
     })

@@ -79,7 +79,7 @@ impl DiskCheck {
         let (cases, others): (Vec<FioCase>, Vec<FioCase>) =
             self.cases(&parameters).into_iter().partition(|case| case.name.contains(&self.only));
         if cases.is_empty() {
-            bail!(crate::bench::unknown_part(&self.only, others.iter().map(|case| case.name.as_str())));
+            bail!(crate::unknown_part(&self.only, others.iter().map(|case| case.name.as_str())));
         }
         up::need_root()?;
         if !up::in_path("fio") {

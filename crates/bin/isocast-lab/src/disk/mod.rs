@@ -7,7 +7,7 @@
 mod calibrate;
 mod check;
 mod commands;
-mod control;
+pub(crate) mod control;
 mod daemon;
 mod down;
 mod engine;
@@ -20,3 +20,5 @@ mod sys;
 mod up;
 
 pub(crate) use commands::EmulatedDiskCommand;
+pub(crate) use state::Places;
+pub(crate) use stats::{ModelLateness, Statistics};

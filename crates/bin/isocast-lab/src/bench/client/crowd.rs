@@ -11,13 +11,13 @@ use std::net::SocketAddr;
 use anyhow::Context;
 use kernel::permissions;
 use serde::{Deserialize, Serialize};
-use units::{BitRate, Nanos};
+use units::{BitRate, Nanos, real};
 
 use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::run::SCRATCH_BYTES;
 use super::sockets::WaitedSockets;
 use super::{ClientPlan, RunProgress};
-use crate::bench::quantiles::{Quantiles, f};
+use crate::bench::quantiles::Quantiles;
 use crate::bench::{Stop, clock};
 
 /// Viewers one crowd may have.
@@ -85,7 +85,7 @@ pub(crate) struct CrowdFigures {
 impl CrowdFigures {
     /// Share of `segments`, percent of those due.
     pub(crate) fn share(&self, segments: u64) -> f64 {
-        f(segments) * 100.0 / f(self.due.max(1))
+        real(segments) * 100.0 / real(self.due.max(1))
     }
 }
 
@@ -199,7 +199,7 @@ impl CrowdRun<'_> {
         let mut found = self.found;
         let seconds = Nanos::from_secs(progress.seconds(self.plan));
         let counted = seconds.saturating_sub(self.crowd.segment).as_secs_f64();
-        found.goodput_bps = f(found.in_time) * f(self.crowd.segment_bytes()) * 8.0 / counted;
+        found.goodput_bps = real(found.in_time) * real(self.crowd.segment_bytes()) * 8.0 / counted;
         found.first_byte_ms = Quantiles::of(&mut self.first_byte);
         found.whole_ms = Quantiles::of(&mut self.whole);
         found.refusal_ms = Quantiles::of(&mut self.refusal);

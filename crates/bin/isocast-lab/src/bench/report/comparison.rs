@@ -3,10 +3,13 @@
 use std::fmt::Write;
 
 use anyhow::bail;
+use units::real;
 
 use super::super::group::RunGroup;
-use super::super::parts::SHOWN;
 use super::{MostStreams, Results};
+
+/// The parts that the README shows, in its order: they compare the servers. Its picture has all searches.
+const SHOWN: [&str; 4] = ["20-desktop-most-8.8M", "11-disk-uploads", "13-disk-jitter", "01-memory-8.8M"];
 
 /// The comparison for the README as Markdown: one row for each of the parts shown there, the servers side by side.
 pub(super) fn comparison(all: &[Results], folder: &str) -> anyhow::Result<String> {
@@ -74,7 +77,7 @@ fn short_cell(group: &RunGroup) -> String {
         group.median(name).map_or_else(|| "–".to_owned(), |median| format!("{median:.places$}"))
     };
     let j = if group.figure("j_1s_with_writer").is_some() { "j_1s_with_writer" } else { "j_1s_mean" };
-    let admitted = group.median("admitted").filter(|&admitted| admitted < group.streams as f64);
+    let admitted = group.median("admitted").filter(|&admitted| admitted < real(group.streams as u64));
     let mut text = format!(
         "{}{} streams: J {} %, {} stalled, CPU {}",
         admitted.map_or_else(String::new, |admitted| format!("{admitted:.0} of ")),
@@ -138,10 +141,10 @@ fn one_table(results: &Results, told: &[&RunGroup]) -> String {
             "\n{}, {} viewers: {} pauses, {} seeks, of which {} were refused; first byte after a seek {} ms (95 %).",
             group.server,
             group.streams,
-            cell(group, "pauses", 0, ""),
-            cell(group, "seeks", 0, ""),
-            cell(group, "refused_seeks", 0, ""),
-            cell(group, "seek_first_byte_p95_ms", 0, ""),
+            group.cell("pauses", 0, ""),
+            group.cell("seeks", 0, ""),
+            group.cell("refused_seeks", 0, ""),
+            group.cell("seek_first_byte_p95_ms", 0, ""),
         );
     }
     if let Some(yardstick) = &results.yardstick {
@@ -188,13 +191,11 @@ fn searches<'a>(all: impl IntoIterator<Item = &'a Results>) -> String {
 
 /// Number of streams, and its resolution.
 fn streams_of(found: &MostStreams) -> String {
-    // Older results also count streams admitted after the first refusal.
-    let streams = found.before_refusal.map_or(found.streams, |before| before.min(found.streams));
-    let mut text = streams.to_string();
-    if let Some(too_many) = found.too_many.filter(|&too_many| too_many > streams + 1) {
+    let mut text = found.streams.to_string();
+    if let Some(too_many) = found.too_many.filter(|&too_many| too_many > found.streams + 1) {
         let _ = write!(text, " ({too_many} not)");
     }
-    if found.confirmed == Some(false) {
+    if !found.confirmed {
         text.push_str(", not confirmed");
     }
     text
@@ -205,23 +206,14 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
 }
 
-/// A figure with its spread, or a dash where there is none.
-fn cell(group: &RunGroup, name: &str, places: usize, unit: &str) -> String {
-    match group.figure(name) {
-        None => "–".to_owned(),
-        Some(f) if group.runs == 1 => format!("{:.places$}{unit}", f.median),
-        Some(f) => format!("{:.places$}{unit} ({:.places$}…{:.places$})", f.median, f.min, f.max),
-    }
-}
-
 /// J over a second: beside the writer, where it came later.
 fn j_1s(group: &RunGroup) -> String {
     let with_writer = group.figure("j_1s_with_writer").is_some();
-    cell(group, if with_writer { "j_1s_with_writer" } else { "j_1s_mean" }, 3, " %")
+    group.cell(if with_writer { "j_1s_with_writer" } else { "j_1s_mean" }, 3, " %")
 }
 
 fn row(group: &RunGroup) -> String {
-    let admitted = group.median("admitted").filter(|&a| a < super::super::quantiles::f(group.streams as u64));
+    let admitted = group.median("admitted").filter(|&a| a < real(group.streams as u64));
     let streams = match admitted {
         Some(admitted) => format!("{} ({admitted:.0} admitted)", group.streams),
         None => group.streams.to_string(),
@@ -229,16 +221,16 @@ fn row(group: &RunGroup) -> String {
     format!(
         "| {} | {streams} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} |\n",
         group.server,
-        cell(group, "ratio", 4, ""),
+        group.cell("ratio", 4, ""),
         j_1s(group),
-        cell(group, "j_1s_worst_stream", 2, " %"),
-        cell(group, "j_100ms_mean", 2, " %"),
-        cell(group, "stalled_streams", 0, ""),
-        cell(group, "server_s_per_gbit", 4, ""),
-        cell(group, "server_rss_mib", 0, ""),
-        cell(group, "disk_read_mbps", 0, ""),
-        cell(group, "network_mbps", 0, ""),
-        cell(group, "upload_mb_per_s", 1, ""),
+        group.cell("j_1s_worst_stream", 2, " %"),
+        group.cell("j_100ms_mean", 2, " %"),
+        group.cell("stalled_streams", 0, ""),
+        group.cell("server_s_per_gbit", 4, ""),
+        group.cell("server_rss_mib", 0, ""),
+        group.cell("disk_read_mbps", 0, ""),
+        group.cell("network_mbps", 0, ""),
+        group.cell("upload_mb_per_s", 1, ""),
         percent(group.median("upload_share_of_left")),
     )
 }
@@ -256,8 +248,6 @@ mod tests {
             server: "isocast".to_owned(),
             streams: 50,
             rate_bps: 8_800_000,
-            viewers: 0,
-            cameras: 0,
             probe: false,
             runs: 1,
             figures: admitted.into_iter().chain(more.iter().copied()).map(figure).collect(),

@@ -1,6 +1,7 @@
 //! Plots of an experiment: HiTactix's figures 9, 10, 12 and 13, and further ones that the paper lacks.
 
-use super::super::group::RunGroup;
+use units::real;
+
 use super::super::summary::{Run, Second};
 use super::plot::{Plot, PlotLine};
 use super::{ExperimentKind, Results};
@@ -10,68 +11,57 @@ pub(super) fn of(results: &Results) -> anyhow::Result<Vec<String>> {
     let plots = match results.kind {
         ExperimentKind::Streams => over_streams(results),
         ExperimentKind::Jitter => over_time(results),
-        ExperimentKind::Hls => over_viewers(results),
-        ExperimentKind::Recorder => over_cameras(results),
+        ExperimentKind::Hls => over(results, ("HLS viewers", "viewers"), &OVER_VIEWERS),
+        ExperimentKind::Recorder => over(results, ("cameras", "cameras"), &OVER_CAMERAS),
     };
-    let mut drawn = Vec::new();
-    for plot in plots {
-        drawn.extend(plot.svg()?);
-    }
-    Ok(drawn)
+    let drawn: Vec<Option<String>> = plots.iter().map(Plot::svg).collect::<anyhow::Result<_>>()?;
+    Ok(drawn.into_iter().flatten().collect())
 }
+
+/// Title, unit and figure of a plot.
+type PlottedFigure = (&'static str, &'static str, &'static str);
+
+const OVER_STREAMS: [PlottedFigure; 4] = [
+    ("Delivered against requested rate", "delivered, Mbit/s", "delivered_mbps"),
+    ("Processor use of the server", "% of one core", "server_cpu_percent"),
+    ("J over 1 s windows, mean of the streams", "J, %", "j_1s_mean"),
+    ("J over 100 ms windows, mean of the streams", "J, %", "j_100ms_mean"),
+];
+const OVER_VIEWERS: [PlottedFigure; 3] = [
+    ("Segments in time", "Mbit/s", "hls_goodput_mbps"),
+    ("First byte of a segment, 99 %", "ms", "hls_first_byte_p99_ms"),
+    ("J over 1 s windows of the streams beside", "J, %", "j_1s_mean"),
+];
+const OVER_CAMERAS: [PlottedFigure; 4] = [
+    ("Recorded to the end", "cameras", "cameras_recorded"),
+    ("The longest that a camera was held up", "s", "camera_held_up_max_s"),
+    ("Viewers that stalled", "viewers", "stalled_streams"),
+    ("J over 1 s windows of the viewers", "J, %", "j_1s_mean"),
+];
 
 fn over_streams(results: &Results) -> Vec<Plot<'_>> {
-    let x = "requested, Mbit/s";
-    let requested = |g: &RunGroup| g.median("requested_mbps");
-    let against = |y: &'static str| lines(results, move |g| Some((requested(g)?, g.median(y)?)));
-    let mut rate = against("delivered_mbps");
-    let most = rate.iter().flat_map(|l| &l.points).map(|p| p.0).fold(0.0, f64::max);
-    rate.push(PlotLine { name: "as requested".to_owned(), points: vec![(0.0, 0.0), (most, most)], marked: false });
-    vec![
-        Plot { title: "Delivered against requested rate", x, y: "delivered, Mbit/s", lines: rate },
-        Plot { title: "Processor use of the server", x, y: "% of one core", lines: against("server_cpu_percent") },
-        Plot { title: "J over 1 s windows, mean of the streams", x, y: "J, %", lines: against("j_1s_mean") },
-        Plot { title: "J over 100 ms windows, mean of the streams", x, y: "J, %", lines: against("j_100ms_mean") },
-    ]
+    let mut plots = over(results, ("requested, Mbit/s", "requested_mbps"), &OVER_STREAMS);
+    if let Some(rate) = plots.first_mut() {
+        let most = rate.lines.iter().flat_map(|line| &line.points).map(|point| point.0).fold(0.0, f64::max);
+        let points = vec![(0.0, 0.0), (most, most)];
+        rate.lines.push(PlotLine { name: "as requested".to_owned(), points, marked: false });
+    }
+    plots
 }
 
-fn over_viewers(results: &Results) -> Vec<Plot<'_>> {
-    let x = "HLS viewers";
-    let against =
-        |y: &'static str| lines(results, move |g| Some((super::super::quantiles::f(g.viewers as u64), g.median(y)?)));
-    vec![
-        Plot { title: "Segments in time", x, y: "Mbit/s", lines: against("hls_goodput_mbps") },
-        Plot { title: "First byte of a segment, 99 %", x, y: "ms", lines: against("hls_first_byte_p99_ms") },
-        Plot { title: "J over 1 s windows of the streams beside", x, y: "J, %", lines: against("j_1s_mean") },
-    ]
-}
-
-fn over_cameras(results: &Results) -> Vec<Plot<'_>> {
-    let x = "cameras";
-    let against =
-        |y: &'static str| lines(results, move |g| Some((super::super::quantiles::f(g.cameras as u64), g.median(y)?)));
-    vec![
-        Plot { title: "Recorded to the end", x, y: "cameras", lines: against("cameras_recorded") },
-        Plot { title: "The longest that a camera was held up", x, y: "s", lines: against("camera_held_up_max_s") },
-        Plot { title: "Viewers that stalled", x, y: "viewers", lines: against("stalled_streams") },
-        Plot { title: "J over 1 s windows of the viewers", x, y: "J, %", lines: against("j_1s_mean") },
-    ]
-}
-
-/// A line per server through its groups, by number of streams.
-fn lines(results: &Results, point: impl Fn(&RunGroup) -> Option<(f64, f64)>) -> Vec<PlotLine> {
-    let mut lines: Vec<PlotLine> = Vec::new();
-    for group in &results.groups {
-        let Some(point) = point(group) else { continue };
-        match lines.iter_mut().find(|l| l.name == group.server) {
-            Some(line) => line.points.push(point),
-            None => lines.push(PlotLine { name: group.server.clone(), points: vec![point], marked: true }),
+/// A line per server through its groups, by the figure `by`; a group without it has none of what is counted.
+fn over<'a>(results: &'a Results, (x, by): (&'a str, &str), figures: &[PlottedFigure]) -> Vec<Plot<'a>> {
+    let plot = |&(title, y, figure): &PlottedFigure| {
+        let mut lines = Vec::new();
+        for group in &results.groups {
+            if let Some(value) = group.median(figure) {
+                PlotLine::add(&mut lines, &group.server, (group.median(by).unwrap_or(0.0), value));
+            }
         }
-    }
-    for line in &mut lines {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    }
-    lines
+        lines.iter_mut().for_each(|line| line.points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        Plot { title, x, y, lines }
+    };
+    figures.iter().map(plot).collect()
 }
 
 fn over_time(results: &Results) -> Vec<Plot<'_>> {
@@ -85,7 +75,7 @@ fn over_time(results: &Results) -> Vec<Plot<'_>> {
     }
     let line = |name: &str, run: &Run, of: fn(&Second) -> Option<f64>| PlotLine {
         name: name.to_owned(),
-        points: run.series.iter().filter_map(|s| Some((super::super::quantiles::f(s.at), of(s)?))).collect(),
+        points: run.series.iter().filter_map(|s| Some((real(s.at), of(s)?))).collect(),
         marked: false,
     };
     let mut plots: Vec<Plot<'_>> = firsts

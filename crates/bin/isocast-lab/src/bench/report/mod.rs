@@ -52,20 +52,12 @@ pub(crate) struct MostStreams {
     pub rate_bps: u64,
     /// Streams carried.
     pub streams: usize,
-    /// Streams admitted before the first refusal. Results older than `too_many` count in `streams` also those admitted after
-    /// it, which happened to fit.
-    #[serde(default)]
-    pub before_refusal: Option<usize>,
-    /// The least number that was not carried, or was refused; `None` if the search's highest was carried, and in results
-    /// older than the figure.
-    #[serde(default)]
+    /// The least number that was not carried, or was refused; `None` if the search's highest was carried.
     pub too_many: Option<usize>,
     /// Gap between the two, percent.
-    #[serde(default)]
     pub resolution_percent: Option<f64>,
-    /// Whether it was carried twice and nothing was left to try; `None` in results older than the figure.
-    #[serde(default)]
-    pub confirmed: Option<bool>,
+    /// Whether it was carried twice and nothing was left to try.
+    pub confirmed: bool,
     /// The rate offered to the next one, where the server refuses by itself.
     pub next_was_offered_bps: Option<u64>,
     /// Rate of uploads meanwhile, 10^6 bytes per second.
@@ -73,7 +65,6 @@ pub(crate) struct MostStreams {
     /// The same as a share of one sequential durable writer's with the disk to itself.
     pub upload_share: Option<f64>,
     /// The same as a share of that writer's rate in the time that reads left.
-    #[serde(default)]
     pub upload_share_of_left: Option<f64>,
     /// The plan of `isocast plan`, from the profile that the server measured.
     pub planned: Option<Planned>,
@@ -83,19 +74,13 @@ impl MostStreams {
     /// Result in a sentence.
     pub(crate) fn sentence(&self) -> String {
         let mut text = format!("{}: {} streams of {} carried", self.server, self.streams, BitRate(self.rate_bps));
-        if let Some(before) = self.before_refusal {
-            let _ = write!(text, ", {before} before the first refusal");
-        }
         match (self.too_many, self.resolution_percent) {
             (Some(too_many), Some(percent)) => {
                 let _ = write!(text, ", {too_many} not (resolution {percent:.1} %)");
             }
-            _ if self.confirmed.is_some() => text.push_str(", more were not tried"),
-            _ => {}
+            _ => text.push_str(", more were not tried"),
         }
-        if let Some(confirmed) = self.confirmed {
-            text.push_str(if confirmed { ", confirmed" } else { ", NOT confirmed" });
-        }
+        text.push_str(if self.confirmed { ", confirmed" } else { ", NOT confirmed" });
         if let Some(uploads) = self.upload_mb_per_s {
             let _ = write!(text, ", uploads {uploads:.1} MB/s");
         }
@@ -138,7 +123,6 @@ pub(crate) struct Results {
     /// Rate of a sequential durable writer there.
     pub yardstick: Option<Yardstick>,
     /// Results of searches.
-    #[serde(default)]
     pub found: Vec<MostStreams>,
     /// Repeated runs taken together.
     pub groups: Vec<RunGroup>,

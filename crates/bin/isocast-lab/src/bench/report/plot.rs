@@ -36,6 +36,16 @@ pub(crate) struct PlotLine {
     pub marked: bool,
 }
 
+impl PlotLine {
+    /// Adds a point to the line `name` of `lines`, which is made if it is missing.
+    pub(crate) fn add(lines: &mut Vec<Self>, name: &str, point: (f64, f64)) {
+        match lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Self { name: name.to_owned(), points: vec![point], marked: true }),
+        }
+    }
+}
+
 impl Plot<'_> {
     /// The plot as SVG; `None` if there is nothing to draw.
     ///

@@ -15,7 +15,7 @@ const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 
 /// Counts since the server's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct OwnWords {
+pub(crate) struct ServerCounts {
     /// Blocks that came from a disk after their deadline.
     pub late_blocks: u64,
     /// Ticks at which a stream's bytes were not there.
@@ -40,7 +40,7 @@ pub(crate) struct OwnWords {
     pub used_bytes: u64,
 }
 
-impl OwnWords {
+impl ServerCounts {
     /// Promised memory per stream, bytes; `None` without streams.
     pub(crate) fn bytes_per_stream(&self) -> Option<u64> {
         self.promised_bytes.checked_div(self.streams)
@@ -48,16 +48,16 @@ impl OwnWords {
 }
 
 /// Asks the server at `address`, whatever it is: all its answers together have [`ANSWER_MAX`].
-pub(crate) fn ask(address: SocketAddr, stop: &Stop) -> Option<OwnWords> {
+pub(crate) fn ask(address: SocketAddr, stop: &Stop) -> Option<ServerCounts> {
     let until = clock::now() + ANSWER_MAX;
     let disks: Vec<api::Disk> = serde_json::from_str(&server::get(address, "/api/v1/disks", until, stop)?).ok()?;
     let system: api::System = serde_json::from_str(&server::get(address, "/api/v1/system", until, stop)?).ok()?;
     Some(words(&disks, &system))
 }
 
-fn words(disks: &[api::Disk], system: &api::System) -> OwnWords {
+fn words(disks: &[api::Disk], system: &api::System) -> ServerCounts {
     let most = |of: fn(&api::Disk) -> f64| disks.iter().map(of).fold(0.0, f64::max);
-    OwnWords {
+    ServerCounts {
         late_blocks: disks.iter().flat_map(|d| &d.lateness).sum(),
         late_ticks: system.misses,
         errors: disks.iter().map(|d| d.errors).sum(),
@@ -78,8 +78,8 @@ mod tests {
 
     #[test]
     fn memory_per_stream_needs_streams() {
-        let words = OwnWords { promised_bytes: 30 << 20, streams: 10, ..OwnWords::default() };
+        let words = ServerCounts { promised_bytes: 30 << 20, streams: 10, ..ServerCounts::default() };
         assert_eq!(words.bytes_per_stream(), Some(3 << 20));
-        assert_eq!(OwnWords::default().bytes_per_stream(), None);
+        assert_eq!(ServerCounts::default().bytes_per_stream(), None);
     }
 }
