@@ -16,15 +16,13 @@ const SECTOR_BYTES: u64 = 512;
 /// A server with more processes than this is not looked at further.
 const PROCESSES_MAX: usize = 4096;
 
-/// Processes, disk and interfaces counted in one run.
+/// Processes and disk counted in one run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CountedNames {
     /// The server's first process; its descendants count too.
     pub server: Option<u32>,
     /// The block device that holds the contents, as `/proc/diskstats` names it.
     pub disk: Option<String>,
-    /// A network interface, where the bytes on the wire are wanted beside those the client counted.
-    pub interface: Option<String>,
 }
 
 /// All counters at one moment.
@@ -46,8 +44,6 @@ pub(crate) struct RunCounters {
     pub disk_written_bytes: Option<u64>,
     /// Time the disk was busy, nanoseconds.
     pub disk_busy_ns: Option<u64>,
-    /// Bytes the interface sent.
-    pub interface_sent_bytes: Option<u64>,
 }
 
 impl CountedNames {
@@ -68,9 +64,6 @@ impl CountedNames {
             counters.disk_read_bytes = Some(disk.read_bytes);
             counters.disk_written_bytes = Some(disk.written_bytes);
             counters.disk_busy_ns = Some(disk.busy_ns);
-        }
-        if let Some(name) = &self.interface {
-            counters.interface_sent_bytes = sent_bytes(&text("/proc/net/dev"), name);
         }
         counters
     }
@@ -149,11 +142,6 @@ fn disk(diskstats: &str, name: &str) -> Option<DiskCounters> {
     })
 }
 
-fn sent_bytes(dev: &str, name: &str) -> Option<u64> {
-    let line = dev.lines().find_map(|l| l.trim_start().strip_prefix(name)?.strip_prefix(':'))?;
-    line.split_ascii_whitespace().nth(8)?.parse().ok()
-}
-
 /// The block device under `path`, as `/proc/diskstats` names it; `None` where there is none (tmpfs, network).
 pub(crate) fn device_of(path: &Path) -> Option<String> {
     let status = rustix::fs::stat(path).ok()?;
@@ -209,11 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn interface_and_socket_memory() {
-        let dev = "Inter-|\n face |\n    lo: 11 2 0 0 0 0 0 0 99 2 0 0 0 0 0 0\n  eth0:5 1 0 0 0 0 0 0 7 1\n";
-        assert_eq!(sent_bytes(dev, "lo"), Some(99));
-        assert_eq!(sent_bytes(dev, "eth0"), Some(7));
-        assert_eq!(sent_bytes(dev, "eth"), None);
+    fn memory_of_sockets() {
         assert_eq!(tcp_pages("sockets: used 5\nTCP: inuse 4 orphan 0 tw 0 alloc 9 mem 12\nUDP: mem 3\n"), Some(12));
     }
 

@@ -18,7 +18,7 @@ use units::{BitRate, Nanos, real};
 use super::client::{ClientPlan, RunProgress, parse_head, rate_text};
 use super::quantiles::Quantiles;
 use super::server::RunningServer;
-use super::writer::{self, UPLOAD_PREFIX, WriterSite};
+use super::writer::UPLOAD_PREFIX;
 use super::{Stop, clock};
 
 /// One thread feeds no more of them in time.
@@ -34,6 +34,8 @@ const SECONDS_OF_PATTERN: u64 = 10;
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// Longest wait for the answer to a recording after its last byte.
 const ANSWER_MAX: Nanos = Nanos::from_secs(60);
+/// Longest wait for the removal of one.
+const DELETED_MAX: Nanos = Nanos::from_secs(10);
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Reasons that are kept.
 const REASONS_MAX: usize = 5;
@@ -383,8 +385,8 @@ impl BenchCamera {
             (CameraFate::Refused(status), kept) => (CameraFate::Broken(format!("answered {status}")), kept),
             (fate, kept) => (fate, kept.or(Some(0))),
         };
-        let (address, authority) = (server.address, server.authority.clone());
-        writer::remove(&WriterSite { address, authority, paths: vec![self.path], upload_bytes: 0 });
+        // One that was never kept is answered 404, which is as good.
+        let _ = server.delete(&self.path, DELETED_MAX);
         CameraResult { fate, held_up: self.held_up, sent: self.sent, kept, cpu: Nanos::ZERO }
     }
 }

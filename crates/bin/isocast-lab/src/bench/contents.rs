@@ -3,25 +3,22 @@
 //! Promise: the same seed gives the same sizes and the same order, whatever the store. Bodies are zeros: an emulated disk keeps none of
 //! them in memory. Not here: where they come to lie (`store_site`).
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, bail};
 use units::{Nanos, real};
 
-use super::client::parse_head;
 use super::content_choice::{mix, nth_in_turn};
+use super::requests::UploadBody;
 use super::server::RunningServer;
-use super::writer::{self, WriterSite};
 use super::{Stop, clock};
 
 /// Uploads under way at once: contents that come at the same time lie interleaved where a store cannot keep them apart.
 const UPLOADS: usize = 2;
-/// Longest time of one upload, deletion or piece of an answer.
+/// Longest time of an upload or a deletion, and of reading one content.
 const ANSWER_MAX: Nanos = Nanos::from_secs(120);
-const PIECE_BYTES: usize = 1 << 20;
+const READ_MAX: Nanos = Nanos::from_secs(1200);
+const PIECE_BYTES: usize = 256 << 10;
 const BLOCK_BYTES: u64 = 4096;
 
 /// Sizes from `smallest` to `largest`, the same number in each doubling.
@@ -102,7 +99,7 @@ impl ContentTurnover {
             while self.taken + wanted > self.room && !self.kept.is_empty() {
                 let at = usize::try_from(self.number() % self.kept.len() as u64)?;
                 let gone = self.kept.swap_remove(at);
-                delete(server, &gone, stop)?;
+                delete(server, &gone)?;
                 self.taken -= self.room_of(&gone);
             }
             self.write(server, batch, stop)?;
@@ -111,19 +108,13 @@ impl ContentTurnover {
     }
 
     fn write(&mut self, server: &RunningServer, batch: Vec<KeptContent>, stop: &Stop) -> anyhow::Result<()> {
-        thread::scope(|scope| {
-            let uploads: Vec<_> = batch.iter().map(|one| scope.spawn(move || put(server, one, stop))).collect();
-            let answer = |upload: thread::ScopedJoinHandle<'_, anyhow::Result<()>>| {
-                upload.join().unwrap_or_else(|_| bail!("an upload's thread panicked"))
-            };
-            uploads.into_iter().map(answer).collect::<Vec<_>>().into_iter().collect::<anyhow::Result<()>>()
-        })?;
+        put_all(server, &batch, stop)?;
         for one in batch {
             self.taken += self.room_of(&one);
             self.written += one.bytes;
             self.kept.push(one);
         }
-        stop.check()
+        Ok(())
     }
 
     fn draw(&mut self) -> KeptContent {
@@ -170,59 +161,39 @@ pub(super) fn reading_rate(
 /// It does not give all bytes, or interrupted.
 pub(super) fn read_whole(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
     let path = format!("{}?rate=max", server.upload_path(&content.name));
-    let mut socket = TcpStream::connect(server.address).context("connecting to the server")?;
-    socket.set_read_timeout(Some(Duration::from_nanos(ANSWER_MAX.0)))?;
-    write!(socket, "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.authority)?;
-    let (mut piece, mut head_bytes, mut body) = (vec![0; PIECE_BYTES], Vec::new(), None);
-    loop {
-        stop.check()?;
-        let count = socket.read(&mut piece).with_context(|| format!("reading {path}"))?;
-        if count == 0 {
-            break;
-        }
-        match &mut body {
-            Some(body) => *body += count as u64,
-            None => {
-                head_bytes.extend_from_slice(&piece[..count]);
-                if let Some(head) = parse_head(&head_bytes).map_err(anyhow::Error::msg)? {
-                    if head.status != 200 {
-                        bail!("{path} is answered {}", head.status);
-                    }
-                    body = Some((head_bytes.len() - head.head_bytes) as u64);
-                }
-            }
-        }
-    }
-    match body {
-        Some(body) if body == content.bytes => Ok(()),
-        body => bail!("{path} ended after {} of {} bytes", body.unwrap_or(0), content.bytes),
+    let (mut bytes, begun) = (0, clock::now());
+    let mut connection = server.connection(|| stop.is_set() || clock::now() > begun + READ_MAX);
+    let status = connection.request("GET", &path, None, &mut |piece| bytes += piece.len() as u64);
+    match status.with_context(|| format!("reading {path}"))? {
+        200 if bytes == content.bytes => Ok(()),
+        200 => bail!("{path} ended after {bytes} of {} bytes", content.bytes),
+        status => bail!("{path} is answered {status}"),
     }
 }
 
-fn site(server: &RunningServer, content: &KeptContent) -> WriterSite {
-    WriterSite {
-        address: server.address,
-        authority: server.authority.clone(),
-        paths: vec![server.upload_path(&content.name)],
-        upload_bytes: content.bytes,
-    }
-}
-
-/// Uploads a content of zeros.
+/// Uploads contents of zeros, all at once.
 ///
 /// # Errors
-/// It was refused, or not answered in time.
-pub(super) fn put(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
-    let (site, begun) = (site(server, content), clock::now());
-    let give_up = || stop.is_set() || clock::now() > begun + ANSWER_MAX;
-    writer::put(&site, &site.paths[0], &[0; PIECE_BYTES / 4], &mut None, &give_up)
-        .with_context(|| format!("uploading {}", content.name))
+/// One was refused, or not answered in time.
+pub(super) fn put_all(server: &RunningServer, contents: &[KeptContent], stop: &Stop) -> anyhow::Result<()> {
+    let begun = clock::now();
+    let put = |content: &KeptContent| {
+        let mut connection = server.connection(|| stop.is_set() || clock::now() > begun + ANSWER_MAX);
+        let body = UploadBody { piece: &[0; PIECE_BYTES], bytes: content.bytes };
+        connection.put(&server.upload_path(&content.name), body).with_context(|| format!("uploading {}", content.name))
+    };
+    thread::scope(|scope| {
+        let uploads: Vec<_> = contents.iter().map(|one| scope.spawn(move || put(one))).collect();
+        let answers =
+            uploads.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("an upload's thread panicked")));
+        answers.collect::<Vec<_>>().into_iter().collect::<anyhow::Result<()>>()
+    })?;
+    stop.check()
 }
 
-fn delete(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
-    let (site, begun) = (site(server, content), clock::now());
-    let give_up = || stop.is_set() || clock::now() > begun + ANSWER_MAX;
-    match writer::delete(&site, &site.paths[0], &give_up).with_context(|| format!("deleting {}", content.name))? {
+fn delete(server: &RunningServer, content: &KeptContent) -> anyhow::Result<()> {
+    let status = server.delete(&server.upload_path(&content.name), ANSWER_MAX);
+    match status.with_context(|| format!("deleting {}", content.name))? {
         200 | 204 => Ok(()),
         status => bail!("deleting {} is answered {status}", content.name),
     }

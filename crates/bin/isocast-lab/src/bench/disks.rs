@@ -152,7 +152,7 @@ impl DisksCommand {
         for &disks in &self.disks {
             site.make_volume("stripe", disks.into())?;
             let seconds = site.serve(&[], stop, |server| {
-                contents::put(server, &content, stop)?;
+                contents::put_all(server, std::slice::from_ref(&content), stop)?;
                 median(repeats, || {
                     site.drop_buffers()?;
                     let begun = clock::now();
@@ -268,14 +268,7 @@ fn fill(server: &RunningServer, room: u64, stop: &Stop) -> anyhow::Result<Vec<St
     let all: Vec<KeptContent> = (0..room / CONTENT_ROOM)
         .map(|n| KeptContent { name: format!("content-{n:04}"), bytes: CONTENT_BYTES })
         .collect();
-    for batch in all.chunks(UPLOADS) {
-        stop.check()?;
-        thread::scope(|scope| {
-            let uploads: Vec<_> =
-                batch.iter().map(|one| scope.spawn(move || contents::put(server, one, stop))).collect();
-            uploads.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("an upload's thread panicked")))
-        })?;
-    }
+    all.chunks(UPLOADS).try_for_each(|batch| contents::put_all(server, batch, stop))?;
     Ok(all.into_iter().map(|one| one.name).collect())
 }
 

@@ -18,7 +18,7 @@ use super::content_choice::{ContentSpread, mix, nth_in_turn, zipf};
 use super::server::{Choice, RunningServer, ServerGround};
 use super::server_counts::{self, ServerCounts};
 use super::summary::{Run, RunPhase};
-use super::writer::{self, WriterSite};
+use super::writer;
 use super::{Stop, clock, hostile, idle, lab_disk, side_programs};
 use crate::disk::Statistics;
 use crate::say;
@@ -204,16 +204,11 @@ pub(crate) fn measure(
     job: &RunRequest,
     stop: &Stop,
 ) -> anyhow::Result<Run> {
-    let watched = CountedNames {
-        server: server.pid,
-        disk: ground.roots.first().and_then(|r| account::device_of(r)),
-        interface: None,
-    };
+    let watched = CountedNames { server: server.pid, disk: ground.roots.first().and_then(|r| account::device_of(r)) };
     if let Some(name) = &job.lab_disk {
         lab_disk::reset(name)?;
     }
     let plan = job.plan(server);
-    let sites: Vec<WriterSite> = (0..job.writers.count).map(|n| site(server, job, n)).collect();
     let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
     let (report, (samples, server_counts), held, hostile, beside, crowd, cameras, lab) = thread::scope(|scope| {
         let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
@@ -238,10 +233,12 @@ pub(crate) fn measure(
             let (plan, stop, over) = (&plan, stop, &over);
             scope.spawn(move || slow_down(name, slower, plan, stop, over));
         }
-        for site in &sites {
+        for n in 0..job.writers.count {
             let begin = plan.measure + job.writers.after;
             let (plan, uploads, progress) = (&plan, &uploads, &progress);
-            scope.spawn(move || writer::upload(site, begin, &|| progress.end(plan), stop, uploads));
+            scope.spawn(move || {
+                writer::upload((server, n, job.writers.upload_bytes), begin, &|| progress.end(plan), stop, uploads)
+            });
         }
         let begun = scope.spawn(|| lab_when_writers_begin(job, &plan, stop, &progress));
         let length = plan.end().saturating_sub(plan.begin).as_secs_f64();
@@ -268,9 +265,7 @@ pub(crate) fn measure(
             lab,
         )
     });
-    for site in &sites {
-        writer::remove(site);
-    }
+    (0..job.writers.count).for_each(|n| writer::remove(server, n));
     // What is left out after an interrupt would be missing from the figures.
     stop.check()?;
     let (lab_begun, lab) = lab?;
@@ -317,15 +312,6 @@ pub(crate) fn measure(
 
 fn whole_seconds(span: Nanos) -> usize {
     usize::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(usize::MAX)
-}
-
-fn site(server: &RunningServer, job: &RunRequest, n: usize) -> WriterSite {
-    WriterSite {
-        address: server.address,
-        authority: server.authority.clone(),
-        paths: writer::names(n).map(|name| server.upload_path(&name)).collect(),
-        upload_bytes: job.writers.upload_bytes,
-    }
 }
 
 /// What the emulated disk, if there is one, has done when the writers, if there are some, begin.

@@ -4,6 +4,7 @@
 //! Promise: publishing counts from the due time of a segment to the answer of its playlist, whatever the fate of the one before; a
 //! viewer is smooth or stalled. Not here: films that lie on the disk (`segments`), recordings (`recorder`).
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,9 +22,9 @@ use super::client::segments::SegmentPlayback;
 use super::figure_table::{FigureOutput, FigureTable, TableFigure};
 use super::lab_disk::{self, DiskTiming, LabFigures};
 use super::quantiles::quantile;
+use super::requests::{ServerConnection, UploadBody};
 use super::server::{Choice, RunningServer};
 use super::store_site::StoreSite;
-use super::writer::{self, ReaderConnection, WriterSite};
 use super::{Stop, clock};
 use crate::say;
 
@@ -108,6 +109,12 @@ struct LiveRun<'a> {
     channels: usize,
     stop: &'a Stop,
     found: Mutex<ChannelFigures>,
+}
+
+/// A viewer's connection, and the time of its last request.
+struct LiveViewer<'a> {
+    asked: &'a Cell<Nanos>,
+    connection: ServerConnection<'a>,
 }
 
 /// Observations of publishers and viewers.
@@ -250,46 +257,30 @@ impl LiveRun<'_> {
     }
 
     fn publish(&self, channel: usize) {
-        let (mut socket, body) = (None, vec![0x47_u8; 64 * 1024]);
+        let (due, body) = (Cell::new(self.begin), vec![0x47_u8; 64 * 1024]);
+        let give_up = || self.stop.is_set() || clock::now() > due.get() + ANSWER_MAX;
+        let mut connection = self.server.connection(give_up);
         for k in 0.. {
-            let due = self.begins(channel) + self.segment.saturating_mul(k);
-            if !self.wait(due) {
+            due.set(self.begins(channel) + self.segment.saturating_mul(k));
+            if !self.wait(due.get()) {
                 break;
             }
-            let name = |k: u64| self.server.upload_path(&segment_name(channel, k));
-            let mut put = |path: &str, body: &[u8], bytes: u64| {
-                let path = format!("{path}{}", self.query);
-                let site = self.site(bytes);
-                let give_up = || self.stop.is_set() || clock::now() > due + ANSWER_MAX;
-                let put = writer::put(&site, &path, body, &mut socket, &give_up);
-                if put.is_err() {
-                    socket = None;
-                }
-                put
+            let path = |name: &str| self.server.upload_path(name);
+            let mut put = |name: &str, piece: &[u8], bytes: u64| {
+                connection.put(&format!("{}{}", path(name), self.query), UploadBody { piece, bytes })
             };
             let playlist = self.playlist(channel, k);
-            let at = self.server.upload_path(&playlist_name(channel));
-            let published = put(&name(k), &body, self.segment_bytes)
-                .and_then(|()| put(&at, playlist.as_bytes(), playlist.len() as u64));
+            let published = put(&segment_name(channel, k), &body, self.segment_bytes)
+                .and_then(|()| put(&playlist_name(channel), playlist.as_bytes(), playlist.len() as u64));
             let now = clock::now();
             self.note(|found| match published {
-                Ok(()) => found.published_seconds.push(now.saturating_sub(due).as_secs_f64()),
+                Ok(()) => found.published_seconds.push(now.saturating_sub(due.get()).as_secs_f64()),
                 Err(error) => found.failed(&format!("PUT: {error}"), |found| &mut found.puts_failed),
             });
             if let Some(old) = k.checked_sub(2 * LISTED) {
-                let site = self.site(0);
                 // One that was never put is answered 404, which is as good.
-                let _ = writer::delete(&site, &name(old), &|| self.stop.is_set() || clock::now() > due + ANSWER_MAX);
+                let _ = connection.request("DELETE", &path(&segment_name(channel, old)), None, &mut |_| ());
             }
-        }
-    }
-
-    fn site(&self, upload_bytes: u64) -> WriterSite {
-        WriterSite {
-            address: self.server.address,
-            authority: self.server.authority.clone(),
-            paths: Vec::new(),
-            upload_bytes,
         }
     }
 
@@ -310,7 +301,10 @@ impl LiveRun<'_> {
         let first = self.begins(channel) + self.segment.saturating_mul(BEHIND as u64 + 1);
         let mut next_look = first + Nanos(self.segment.0 * viewer as u64 / viewers as u64);
         let (mut playback, mut wanted) = (SegmentPlayback::new(self.segment), None);
-        let mut connection = ReaderConnection { agent: format!("isocast-bench-{channel}-{viewer}"), socket: None };
+        let asked = Cell::new(self.begin);
+        let give_up = || self.is_over(clock::now()) || clock::now() > asked.get() + ANSWER_MAX;
+        let connection = self.server.connection(give_up).named(&format!("isocast-bench-{channel}-{viewer}"));
+        let mut connection = LiveViewer { asked: &asked, connection };
         while self.wait(next_look) {
             let asked = clock::now();
             let listed = self.listed(channel, &mut connection);
@@ -347,10 +341,9 @@ impl LiveRun<'_> {
     }
 
     /// The segments that the playlist names now; none if it could not be had.
-    fn listed(&self, channel: usize, connection: &mut ReaderConnection) -> Vec<u64> {
+    fn listed(&self, channel: usize, connection: &mut LiveViewer<'_>) -> Vec<u64> {
         let mut text = Vec::new();
-        let path = self.server.upload_path(&playlist_name(channel));
-        if !self.get(&path, connection, &mut |piece| text.extend_from_slice(piece)) {
+        if !self.get(&playlist_name(channel), connection, &mut |piece| text.extend_from_slice(piece)) {
             return Vec::new();
         }
         let text = String::from_utf8_lossy(&text);
@@ -358,12 +351,10 @@ impl LiveRun<'_> {
         text.lines().filter_map(number).collect()
     }
 
-    fn fetch(&self, name: &str, connection: &mut ReaderConnection) -> bool {
+    fn fetch(&self, name: &str, connection: &mut LiveViewer<'_>) -> bool {
         let asked = clock::now();
         let mut bytes = 0;
-        let path = self.server.upload_path(name);
-        let whole =
-            self.get(&path, connection, &mut |piece| bytes += piece.len() as u64) && bytes == self.segment_bytes;
+        let whole = self.get(name, connection, &mut |piece| bytes += piece.len() as u64) && bytes == self.segment_bytes;
         if whole {
             let took = clock::now().saturating_sub(asked).as_secs_f64();
             self.note(|found| found.segment_seconds.push(took));
@@ -371,16 +362,12 @@ impl LiveRun<'_> {
         whole
     }
 
-    fn get(&self, path: &str, connection: &mut ReaderConnection, take: &mut dyn FnMut(&[u8])) -> bool {
-        let begun = clock::now();
-        let give_up = || self.is_over(clock::now()) || clock::now() > begun + ANSWER_MAX;
-        let reason = match writer::get(&self.site(0), path, connection, take, &give_up) {
+    fn get(&self, name: &str, viewer: &mut LiveViewer<'_>, take: &mut dyn FnMut(&[u8])) -> bool {
+        viewer.asked.set(clock::now());
+        let reason = match viewer.connection.request("GET", &self.server.upload_path(name), None, take) {
             Ok(200) => return true,
             Ok(status) => format!("GET: answered {status}"),
-            Err(error) => {
-                connection.socket = None;
-                format!("GET: {error}")
-            }
+            Err(error) => format!("GET: {error}"),
         };
         // The end of the run breaks off requests under way: these are no failures.
         if !self.is_over(clock::now()) {

@@ -39,6 +39,7 @@ mod promises;
 mod quantiles;
 mod recorder;
 mod report;
+mod requests;
 mod scratch;
 mod search;
 mod segments;

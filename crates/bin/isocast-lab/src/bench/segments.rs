@@ -26,7 +26,7 @@ use super::lab_disk::{self, DiskTiming, LabFigures};
 use super::quantiles::quantile;
 use super::server::{Choice, RunningServer, ServerGround};
 use super::store_site::StoreSite;
-use super::writer::{self, UploadFigures, WriterSite};
+use super::writer::{self, UploadFigures};
 use super::{Stop, clock, yardstick};
 use crate::say;
 
@@ -281,34 +281,24 @@ impl SegmentsCommand {
         let audience = self.audience(&server, viewers);
         let counted = CountedNames { server: server.pid, ..CountedNames::default() };
         let before = counted.read().server_cpu_ns;
-        let (sites, uploaded) = (self.writer_sites(&server), Mutex::new(Vec::new()));
+        let (server_here, uploaded) = (&server, Mutex::new(Vec::new()));
         let begin = clock::now();
         let end = begin + self.duration;
         let played = thread::scope(|scope| {
-            for site in &sites {
+            for n in 0..self.writers {
                 let uploaded = &uploaded;
-                scope.spawn(move || writer::upload(site, begin, &|| end, stop, uploaded));
+                scope.spawn(move || writer::upload((server_here, n, UPLOAD_BYTES), begin, &|| end, stop, uploaded));
             }
             play(&audience, stop)
         });
         let uploaded = uploaded.into_inner().unwrap_or_default();
-        sites.iter().for_each(writer::remove);
+        (0..self.writers).for_each(|n| writer::remove(&server, n));
         let uploads = (self.writers > 0).then(|| writer::figures(begin, end, self.writers, UPLOAD_BYTES, &uploaded));
         let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| real(after.saturating_sub(before)));
         let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| LabFigures::of(&found));
         server.end()?;
         let cpu_percent = cpu.map(|cpu| cpu * 100.0 / real(self.duration.0));
         Ok(MeasuredViewers { viewers: played?, disk, cpu_percent, uploads })
-    }
-
-    fn writer_sites(&self, server: &RunningServer) -> Vec<WriterSite> {
-        let site = |n: usize| WriterSite {
-            address: server.address,
-            authority: server.authority.clone(),
-            paths: writer::names(n).map(|name| server.upload_path(&name)).collect(),
-            upload_bytes: UPLOAD_BYTES,
-        };
-        (0..self.writers).map(site).collect()
     }
 
     fn audience(&self, server: &RunningServer, viewers: usize) -> SegmentAudience {

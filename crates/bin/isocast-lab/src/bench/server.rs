@@ -5,7 +5,6 @@
 //! nginx's configuration (`nginx`).
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -19,9 +18,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
-use super::client::{AnswerHead, SealedAddress, parse_head, rate_text};
+use super::client::{AnswerHead, CERTIFIED_NAME, SealedAddress, rate_text};
 use super::host::KernelReadAhead;
 use super::nginx::{CERTIFICATE, KEY};
+use super::requests::ServerConnection;
 use super::{Stop, account, child, clock, network, nginx, scratch};
 
 /// Longest time of a server to be ready, and to end.
@@ -31,12 +31,8 @@ const PAUSE: Nanos = Nanos::from_millis(50);
 /// Longest time of an answer, from the first byte of the request to the last one read, and of a connection.
 const ANSWER_MAX: Nanos = Nanos::from_secs(5);
 const CONNECT_MAX: Duration = Duration::from_secs(2);
-/// Period at which a waiting request checks whether to stop.
-const LOOK: Duration = Duration::from_millis(100);
 /// Time to end for a server that was not ready yet: it has nothing to finish.
 const ABANDON_MAX: Nanos = Nanos::from_secs(2);
-/// Largest part of an answer that is read.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Lines of a server's log shown when it fails.
 const LOG_LINES: usize = 12;
 /// The characters to escape in a path; `/` separates folders and is not among them.
@@ -101,7 +97,7 @@ impl ServerGround {
     }
 
     /// Address with TLS beside `plain` where streams go by that, with a pair for it in `folder`.
-    fn sealed(&self, plain: SocketAddr, folder: &Path) -> anyhow::Result<Option<SocketAddr>> {
+    fn sealed(&self, plain: SocketAddr, folder: &Path) -> anyhow::Result<Option<SealedAddress>> {
         if !self.tls {
             return Ok(None);
         }
@@ -109,10 +105,11 @@ impl ServerGround {
             Some(_) => SocketAddr::new(plain.ip(), plain.port() + 1),
             None => free_address()?,
         };
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).context("making a certificate")?;
+        let made =
+            rcgen::generate_simple_self_signed(vec![CERTIFIED_NAME.to_owned()]).context("making a certificate")?;
         fs::write(folder.join(CERTIFICATE), made.cert.pem())?;
         fs::write(folder.join(KEY), made.signing_key.serialize_pem())?;
-        Ok(Some(address))
+        Ok(Some(SealedAddress::new(address, made.cert.der().clone())?))
     }
 
     /// `program`, to be run where servers run.
@@ -176,19 +173,39 @@ impl RunningServer {
             .replace("{n}", &n.to_string())
     }
 
+    /// A connection to it.
+    pub(super) fn connection<'a>(&self, give_up: impl Fn() -> bool + 'a) -> ServerConnection<'a> {
+        ServerConnection::new(self.address, &self.authority, give_up)
+    }
+
+    /// The head with which `method` and `path` are answered; its body is not read.
+    fn head(&self, method: &str, path: &str, stop: &Stop) -> Option<AnswerHead> {
+        let until = clock::now() + ANSWER_MAX;
+        let begun = self.connection(|| stop.is_set() || clock::now() > until).begin(method, path, None);
+        begun.ok().map(|(head, _)| head)
+    }
+
+    /// The status with which a DELETE of `path` is answered.
+    ///
+    /// # Errors
+    /// No answer within `span`.
+    pub(super) fn delete(&self, path: &str, span: Nanos) -> std::io::Result<u16> {
+        let until = clock::now() + span;
+        self.connection(|| clock::now() > until).request("DELETE", path, None, &mut |_| ())
+    }
+
     /// Requests `path` once, so that a missing content is reported before anything is measured.
     ///
     /// # Errors
     /// It answers, but neither with a content nor that there is no room.
     pub(crate) fn probe(&self, path: &str, stop: &Stop) -> anyhow::Result<()> {
-        let status = |asked| {
-            let answer = exchange(self.address, asked, &self.authority, path, clock::now() + ANSWER_MAX, stop);
+        let wrong = |method| {
             // No answer: the streams' results say more.
-            answer.map(|(head, _)| head.status).filter(|status| !matches!(status, 200..=299 | 503))
+            self.head(method, path, stop).map(|head| head.status).filter(|status| !matches!(status, 200..=299 | 503))
         };
         // A server may know no HEAD; and a GET takes room that a stream would get.
-        if status(AnswerPart::Head).is_some()
-            && let Some(status) = status(AnswerPart::Start)
+        if wrong("HEAD").is_some()
+            && let Some(status) = wrong("GET")
         {
             bail!("{}: `{path}` is answered {status}; is the URL right?", self.name);
         }
@@ -197,9 +214,7 @@ impl RunningServer {
 
     /// The length of the content at `path`; `None` if there is none, or no answer.
     pub(crate) fn length_of(&self, path: &str, stop: &Stop) -> Option<u64> {
-        let until = clock::now() + ANSWER_MAX;
-        let (head, _) = exchange(self.address, AnswerPart::Head, &self.authority, path, until, stop)?;
-        if head.status == 200 { head.content_length } else { None }
+        self.head("HEAD", path, stop).filter(|head| head.status == 200)?.content_length
     }
 
     /// Path to upload `name` to.
@@ -344,10 +359,10 @@ fn start_isocast(choice: &Choice, ground: &ServerGround, stop: &Stop) -> anyhow:
     let state = ground.state.clone().unwrap_or_else(|| directory.path().join("state"));
     arguments.extend(["--state".to_owned(), state.display().to_string()]);
     let sealed = ground.sealed(address, directory.path())?;
-    if let Some(sealed) = sealed {
+    if let Some(sealed) = &sealed {
         let pair = [("certificate", CERTIFICATE), ("key", KEY)];
         let pair = pair.map(|(name, file)| format!("tls.{name}={}", directory.path().join(file).display()));
-        for setting in [format!("tls.listen={sealed}")].into_iter().chain(pair) {
+        for setting in [format!("tls.listen={}", sealed.address)].into_iter().chain(pair) {
             arguments.extend(["--set".to_owned(), setting]);
         }
     }
@@ -378,7 +393,14 @@ fn start_nginx(choice: &Choice, threads: bool, ground: &ServerGround, stop: &Sto
     };
     let bodies = beside.as_ref().map_or_else(|| directory.path().join("bodies"), |beside| beside.path().to_owned());
     let sealed = ground.sealed(address, directory.path())?;
-    let layout = nginx::NginxPaths { prefix: directory.path(), address, sealed, root, bodies: &bodies, threads };
+    let layout = nginx::NginxPaths {
+        prefix: directory.path(),
+        address,
+        sealed: sealed.as_ref().map(|sealed| sealed.address),
+        root,
+        bodies: &bodies,
+        threads,
+    };
     let configuration = nginx::configuration(&layout, &ground.rates);
     let file = directory.path().join("nginx.conf");
     fs::write(&file, &configuration)?;
@@ -415,7 +437,7 @@ fn spawn(
 /// Waits until `started` answers 200 to `path`.
 fn finish_start(
     choice: &Choice,
-    (address, sealed): (SocketAddr, Option<SocketAddr>),
+    (address, sealed): (SocketAddr, Option<SealedAddress>),
     path: &str,
     configuration: String,
     mut started: Started,
@@ -433,9 +455,7 @@ fn finish_start(
             started.end()?;
             return Err(started.fault(&format!("{} ended at its start ({status})", choice.name()), status));
         }
-        let until = clock::now() + ANSWER_MAX;
-        let answer = exchange(address, AnswerPart::Start, &address.to_string(), path, until, stop);
-        if answer.is_some_and(|(head, _)| head.status == 200) {
+        if get(address, path, clock::now() + ANSWER_MAX, stop).is_some() {
             break;
         }
         clock::sleep_until(clock::now() + PAUSE);
@@ -443,7 +463,7 @@ fn finish_start(
     Ok(RunningServer {
         name: choice.name(),
         address,
-        sealed: sealed.map(SealedAddress::new).transpose()?,
+        sealed,
         authority: address.to_string(),
         template: "/media/{content}?rate={rate}".to_owned(),
         pid: Some(started.child.id()),
@@ -454,62 +474,17 @@ fn finish_start(
 
 /// The body a GET of `path` is answered with before `until`, if the status is 200; `None` when it is time to stop.
 pub(crate) fn get(address: SocketAddr, path: &str, until: Nanos, stop: &Stop) -> Option<String> {
-    let (head, body) = exchange(address, AnswerPart::All, &address.to_string(), path, until, stop)?;
-    (head.status == 200).then(|| String::from_utf8(body).ok())?
-}
-
-/// Part of an answer that is requested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AnswerPart {
-    /// There is no body: HEAD.
-    Head,
-    /// Only its beginning is read.
-    Start,
-    /// All of it.
-    All,
-}
-
-/// Asks once. `None` if there is no answer, it is longer than [`ANSWER_BYTES_MAX`], not whole before `until` however it
-/// trickles, or it is time to stop.
-fn exchange(
-    address: SocketAddr,
-    asked: AnswerPart,
-    authority: &str,
-    path: &str,
-    until: Nanos,
-    stop: &Stop,
-) -> Option<(AnswerHead, Vec<u8>)> {
-    let method = if asked == AnswerPart::Head { "HEAD" } else { "GET" };
-    let mut socket = TcpStream::connect_timeout(&address, CONNECT_MAX).ok()?;
-    socket.set_read_timeout(Some(LOOK)).ok()?;
-    socket.set_write_timeout(Some(LOOK)).ok()?;
-    write!(socket, "{method} {path} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n").ok()?;
-    let (mut read, mut piece) = (Vec::new(), [0; 4096]);
-    loop {
-        let ended = match socket.read(&mut piece) {
-            Ok(n) => {
-                read.extend_from_slice(&piece[..n]);
-                n == 0
-            }
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => false,
-            Err(_) => return None,
-        };
-        if let Some(head) = parse_head(&read).ok()? {
-            let body = read.len() - head.head_bytes;
-            let is_whole = ended || head.content_length.is_some_and(|length| body as u64 >= length);
-            if asked != AnswerPart::All || is_whole {
-                let body = read.split_off(head.head_bytes);
-                return Some((head, body));
-            }
-        }
-        if ended || read.len() > ANSWER_BYTES_MAX || clock::now() >= until || stop.is_set() {
-            return None;
-        }
-    }
+    let give_up = || stop.is_set() || clock::now() >= until;
+    let mut body = Vec::new();
+    let take = &mut |piece: &[u8]| body.extend_from_slice(piece);
+    let status = ServerConnection::new(address, &address.to_string(), give_up).request("GET", path, None, take);
+    (status.ok()? == 200).then(|| String::from_utf8(body).ok())?
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+
     use super::*;
 
     #[test]
@@ -533,7 +508,7 @@ mod tests {
                     let _ = socket.read(&mut [0; 4096]);
                     let mut sent = socket.write_all(answer.as_bytes());
                     while sent.is_ok() {
-                        std::thread::sleep(LOOK / 5);
+                        std::thread::sleep(Duration::from_millis(20));
                         sent = socket.write_all(b"x");
                     }
                 });

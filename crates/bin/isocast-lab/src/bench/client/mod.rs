@@ -31,7 +31,7 @@ pub(crate) use grid::{Jitter, SHORT_IN_LONG, WINDOW, expected, jitter};
 pub(crate) use head::{AnswerHead, parse as parse_head, rate_text, request as request_text};
 pub(crate) use result::{StreamFate, StreamResult};
 pub(crate) use run::{ClientLateness, LATE_BOUND};
-pub(crate) use socket::SealedAddress;
+pub(crate) use socket::{CERTIFIED_NAME, SealedAddress};
 pub(crate) use viewer::ViewerTerms;
 
 use super::Stop;

@@ -1,7 +1,7 @@
 //! The socket of a connection of the client: plain, or sealed by TLS.
 //!
 //! Promise: never blocks. Bytes that are dropped are not copied where they come in the clear (`MSG_TRUNC`, tcp(7)); sealed ones are opened
-//! first, as a player would. The certificate is not verified: the benchmark has made it. Not here: requests and answers (`connection`).
+//! first, as a player would. The server shows the certificate that the benchmark has made. Not here: requests and answers (`connection`).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -12,28 +12,30 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with, sockopt,
 };
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, Error, RootCertStore};
+
+/// The name in the certificate of a server that a benchmark starts.
+pub(crate) const CERTIFIED_NAME: &str = "localhost";
 
 /// An address with TLS, and the way to speak it.
 #[derive(Debug, Clone)]
 pub(crate) struct SealedAddress {
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     config: Arc<ClientConfig>,
 }
 
 impl SealedAddress {
-    /// For a server there.
+    /// For a server there, which shows this very certificate.
     ///
     /// # Errors
-    /// rustls takes none of its own versions.
-    pub(crate) fn new(address: SocketAddr) -> Result<Self, Error> {
-        let provider = Arc::new(ring::default_provider());
-        let builder =
-            ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
-        let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)));
+    /// rustls takes none of its own versions, or not the certificate.
+    pub(crate) fn new(address: SocketAddr, certificate: CertificateDer<'static>) -> Result<Self, Error> {
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate)?;
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
+        let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(roots);
         Ok(Self { address, config: Arc::new(builder.with_no_client_auth()) })
     }
 }
@@ -67,7 +69,7 @@ impl ClientSocket {
             Err(e) => return Err(e),
         }
         let tls = sealed.map(|sealed| {
-            let name = ServerName::from(sealed.address.ip());
+            let name = ServerName::try_from(CERTIFIED_NAME).map_err(|_| Errno::PROTO)?;
             ClientConnection::new(Arc::clone(&sealed.config), name).map(Box::new).map_err(|_| Errno::PROTO)
         });
         Ok(Self { socket, tls: tls.transpose()? })
@@ -175,44 +177,6 @@ impl Write for Raw<'_> {
     }
 }
 
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
@@ -224,14 +188,15 @@ mod tests {
     use super::*;
 
     /// A server of one connection, which answers one request with these bytes and closes.
-    fn answering(answer: Vec<u8>) -> SocketAddr {
+    fn answering(answer: Vec<u8>) -> SealedAddress {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let made = rcgen::generate_simple_self_signed(vec![CERTIFIED_NAME.to_owned()]).unwrap();
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
         let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-        let config = Arc::new(builder.with_single_cert(vec![made.cert.der().clone()], key).unwrap());
+        let certificate = made.cert.der().clone();
+        let config = Arc::new(builder.with_single_cert(vec![certificate.clone()], key).unwrap());
         thread::spawn(move || {
             let (socket, _) = listener.accept().unwrap();
             let mut stream: StreamOwned<_, TcpStream> =
@@ -242,7 +207,7 @@ mod tests {
             stream.conn.send_close_notify();
             stream.flush().unwrap();
         });
-        address
+        SealedAddress::new(address, certificate).unwrap()
     }
 
     fn awaited<T>(mut step: impl FnMut() -> Result<T, Errno>) -> T {
@@ -258,9 +223,8 @@ mod tests {
     #[test]
     fn a_sealed_answer_is_read_and_dropped_to_its_end() {
         let answer: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
-        let address = answering(answer.clone());
-        let sealed = SealedAddress::new(address).unwrap();
-        let mut socket = ClientSocket::open(address, Some(&sealed), 1 << 16).unwrap();
+        let sealed = answering(answer.clone());
+        let mut socket = ClientSocket::open(sealed.address, Some(&sealed), 1 << 16).unwrap();
         assert_eq!(awaited(|| socket.send(b"GET /")), 5);
         let mut first = [0; 3];
         let read = awaited(|| socket.receive(&mut first));
