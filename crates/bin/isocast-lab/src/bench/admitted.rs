@@ -5,9 +5,7 @@
 
 use units::{BitRate, Nanos};
 
-use super::client::habits::ViewerHabits;
-use super::content_choice::ContentSpread;
-use super::experiment::{self, RunRequest, Writers};
+use super::experiment::{self, RunRequest};
 use super::server::{Choice, ServerGround};
 use super::{Stop, clock};
 
@@ -150,25 +148,16 @@ fn request(requested: &RequestedStreams, streams: usize, warm_up: Nanos, seconds
         streams,
         rate: requested.rate,
         contents: requested.contents.clone(),
-        spread: ContentSpread::Turn,
         ramp: requested.starts.ramp(streams),
         warm_up,
         seconds,
-        habits: ViewerHabits::default(),
         start: PLAYER_START,
         rebuffer: PLAYER_START,
         // Sessions of an earlier run may still hold their reservations.
         seed: clock::now().0,
-        writers: Writers::default(),
         cold: true,
         lab_disk: requested.lab_disk.clone(),
-        slower: None,
-        stalled_clients: 0,
-        hostile_clients: 0,
-        beside: Vec::new(),
-        crowd: None,
-        cameras: None,
-        give_up: false,
+        ..RunRequest::default()
     }
 }
 

@@ -8,7 +8,6 @@ use clap::{Args, ValueEnum};
 use units::{BitRate, ByteCount, Nanos};
 
 use super::client::STREAMS_MAX;
-use super::client::habits::ViewerHabits;
 use super::content_choice::ContentSpread;
 use super::experiment::{RunRequest, Slower, Writers};
 use super::network;
@@ -313,7 +312,6 @@ impl ExperimentArgs {
             ramp: self.ramp(streams),
             warm_up: self.warm_up,
             seconds,
-            habits: ViewerHabits::default(),
             start: self.start,
             rebuffer: self.rebuffer,
             seed: self.seed,
@@ -324,9 +322,7 @@ impl ExperimentArgs {
             stalled_clients: self.stalled_clients,
             hostile_clients: self.hostile_clients,
             beside: self.beside.clone(),
-            crowd: None,
-            cameras: None,
-            give_up: false,
+            ..RunRequest::default()
         })
     }
 

@@ -3,9 +3,10 @@
 use units::real;
 
 /// Distribution of contents to streams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ContentSpread {
     /// Each its own while there are enough, in leaps over the list: few streams spread over a disk as well.
+    #[default]
     Turn,
     /// At random, by the seed.
     Random,

@@ -34,7 +34,7 @@ const BUFFER_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const REPEATED_SECONDS_MAX: u64 = 300;
 
 /// What to run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct RunRequest {
     /// Streams.
     pub streams: usize,

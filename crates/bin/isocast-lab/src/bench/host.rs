@@ -2,13 +2,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::say;
 use serde::{Deserialize, Serialize};
 
-use super::account;
+use super::{account, child};
 
 /// The machine, the disk and the program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -58,45 +56,28 @@ impl Host {
         let uname = rustix::system::uname();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
         Self {
             name: uname.nodename().to_string_lossy().into_owned(),
-            date: date(seconds),
+            date: tool("date --utc +%Y-%m-%dT%H:%M:%SZ"),
             kernel: uname.release().to_string_lossy().into_owned(),
             processor: value(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
             processors: std::thread::available_parallelism().map_or(1, usize::from),
             memory_kib: value(&meminfo, "MemTotal").and_then(|v| v.split(' ').next()?.parse().ok()).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit: commit(),
+            // A benchmark is run from its own source, or has none to name.
+            commit: Some(tool("git describe --always --dirty --abbrev=12")).filter(|commit| !commit.is_empty()),
             disk: root.and_then(disk),
         }
     }
-}
-
-/// `2026-11-21T22:05:00Z` for seconds since 1970.
-pub(crate) fn date(seconds: u64) -> String {
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Days to a civil date, counted in eras of 400 years that begin on 1 March (Howard Hinnant's `civil_from_days`).
-    let z = days + 719_468;
-    let (era, of_era) = (z / 146_097, z % 146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|l| l.strip_prefix(key)?.trim_start().strip_prefix(':').map(str::trim))
 }
 
-/// The commit of the working folder; a benchmark is run from its own source, or has none to name.
-fn commit() -> Option<String> {
-    let output = Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=12"]).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+/// The output of a tool; empty if it has none.
+fn tool(line: &str) -> String {
+    child::tool(line, "").unwrap_or_default().trim().to_owned()
 }
 
 fn disk(root: &Path) -> Option<HostDisk> {
@@ -166,16 +147,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_civil() {
-        assert_eq!(date(0), "1970-01-01T00:00:00Z");
-        assert_eq!(date(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(date(1_000_000_000), "2001-09-09T01:46:40Z");
-        assert_eq!(date(4_102_444_799), "2099-12-31T23:59:59Z");
-    }
-
-    #[test]
     fn this_machine_has_a_kernel_and_processors() {
         let host = Host::here(Some(Path::new(".")));
-        assert!(!host.kernel.is_empty() && host.processors >= 1 && host.memory_kib > 1024);
+        assert!(host.date.ends_with('Z') && !host.kernel.is_empty() && host.processors >= 1 && host.memory_kib > 1024);
     }
 }

@@ -7,7 +7,6 @@
 use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Mutex;
 use std::thread;
 
@@ -16,15 +15,13 @@ use clap::Args;
 use kernel::permissions;
 use units::{BitRate, Nanos, real};
 
-use super::account::CountedNames;
-use super::args::Peer;
 use super::client::segments::SegmentPlayback;
-use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::lab_disk::{self, DiskTiming, LabFigures};
+use super::figure_table::{FigureTable, TableFigure};
+use super::lab_disk::DiskTiming;
 use super::quantiles::quantile;
 use super::requests::{ServerConnection, UploadBody};
-use super::server::{Choice, RunningServer};
-use super::store_site::StoreSite;
+use super::server::{Choice, RunningServer, ServerGround};
+use super::store_site::{MeasuredStore, StoreArgs, StoreCost, StoreSite};
 use super::{Stop, clock};
 use crate::say;
 
@@ -49,23 +46,8 @@ pub(crate) struct LiveCommand {
     /// From the first segment to the end of a run.
     #[arg(long, default_value = "60s", value_parser = units::parse_duration)]
     duration: Nanos,
-    /// Drive to emulate.
-    #[arg(long, value_name = "PROFILE", default_value = "desktop")]
-    profile: String,
-    /// Put the channels into this folder instead of onto an emulated disk.
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Measure this one beside, in turn.
-    #[arg(long, value_enum)]
-    peer: Option<Peer>,
-    /// One more argument for our server (repeatable).
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
-    serve_arg: Vec<String>,
-    /// A few seconds of two channels, to see that it works.
-    #[arg(long)]
-    quick: bool,
     #[command(flatten)]
-    output: FigureOutput,
+    store: StoreArgs,
 }
 
 /// Threads that one process has without being late itself.
@@ -130,21 +112,13 @@ struct ChannelFigures {
     reasons: Vec<String>,
 }
 
-/// Results of a run.
-struct MeasuredChannels {
-    live: ChannelFigures,
-    disk: Option<LabFigures>,
-    cpu_percent: Option<f64>,
-    seconds: f64,
-}
-
 impl LiveCommand {
     /// Runs it.
     ///
     /// # Errors
     /// No emulated disk can be made, a server cannot be started, or interrupted.
     pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
-        if self.quick {
+        if self.store.quick {
             (self.channels, self.viewers, self.seconds) = (vec![2], 2, 1);
             (self.rate, self.duration) = (BitRate(800_000), Nanos::from_secs(6));
         }
@@ -155,24 +129,14 @@ impl LiveCommand {
             )));
         }
         permissions::allow_open_files(CLIENTS_MAX as u64)?;
-        let site = StoreSite::folder_below(self.root.as_deref(), "live", &self.profile)?;
+        let site = self.store.site("live")?;
         site.set_timing(DiskTiming::Drive)?;
-        site.serve(&self.serve_arg, stop, |_| Ok(()))?;
+        site.serve(&self.store.serve_arg, stop, |_| Ok(()))?;
         let mut table = FigureTable::new("live", "Live channels", "channels", &FIGURES, site.root()).linear();
         table.note(self.description());
-        for &channels in &self.channels {
-            for choice in Peer::beside(self.peer) {
-                let found = self.measure(&choice, &site, channels, stop)?;
-                say(format_args!("{}", found.sentence()));
-                table.add(&choice.name(), real(channels as u64), &found.values());
-                for remark in found.remarks() {
-                    say(format_args!("  {remark}"));
-                    table.note(format!("{}, {channels} channels: {remark}", choice.name()));
-                }
-                table.keep(&self.output)?;
-            }
-        }
-        table.finish(&self.output, out)
+        self.store.measure(table, (&self.channels, "channels"), out, |choice, channels| {
+            self.measure(choice, &site, channels, stop)
+        })
     }
 
     fn description(&self) -> String {
@@ -193,35 +157,27 @@ impl LiveCommand {
         site: &StoreSite,
         channels: usize,
         stop: &Stop,
-    ) -> anyhow::Result<MeasuredChannels> {
-        stop.check()?;
-        let ground = super::server::ServerGround { uploads: true, ..site.ground(self.rate, &self.serve_arg) };
-        let server = RunningServer::start(choice, &ground, stop)?;
-        say(format_args!("{}: {channels} channels of {} viewers for {}", server.name, self.viewers, self.duration));
-        site.drop_buffers()?;
+    ) -> anyhow::Result<MeasuredStore> {
+        let ground = ServerGround { uploads: true, ..site.ground(self.rate, &self.store.serve_arg) };
         let ours = matches!(choice, Choice::Isocast);
-        let begin = clock::now();
-        let run = LiveRun {
-            server: &server,
-            query: self.durable.as_ref().filter(|_| ours).map_or(String::new(), |span| format!("?durable={span}")),
-            segment_bytes: self.rate.bytes_in(Nanos::from_secs(self.seconds)),
-            segment: Nanos::from_secs(self.seconds),
-            begin,
-            end: begin + self.duration,
-            channels,
-            stop,
-            found: Mutex::default(),
-        };
-        let counted = CountedNames { server: server.pid, ..CountedNames::default() };
-        let before = counted.read().server_cpu_ns;
-        run.play(self.viewers);
-        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| real(after.saturating_sub(before)));
-        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| LabFigures::of(&found));
-        let live = run.found.into_inner().ok().context("a client panicked")?;
-        server.end()?;
-        stop.check()?;
-        let (seconds, cpu_percent) = (self.duration.as_secs_f64(), cpu.map(|cpu| cpu * 100.0 / real(self.duration.0)));
-        Ok(MeasuredChannels { live: live.sorted(), disk, cpu_percent, seconds })
+        let (found, cost) = site.measured(choice, &ground, self.duration, stop, |server| {
+            say(format_args!("{}: {channels} channels of {} viewers for {}", server.name, self.viewers, self.duration));
+            let begin = clock::now();
+            let run = LiveRun {
+                server,
+                query: self.durable.as_ref().filter(|_| ours).map_or(String::new(), |span| format!("?durable={span}")),
+                segment_bytes: self.rate.bytes_in(Nanos::from_secs(self.seconds)),
+                segment: Nanos::from_secs(self.seconds),
+                begin,
+                end: begin + self.duration,
+                channels,
+                stop,
+                found: Mutex::default(),
+            };
+            run.play(self.viewers);
+            run.found.into_inner().ok().context("a client panicked")
+        })?;
+        Ok(found.measured(&cost, self.duration))
     }
 }
 
@@ -391,61 +347,38 @@ impl ChannelFigures {
         }
     }
 
-    fn sorted(mut self) -> Self {
+    /// Results of a run of `span`.
+    fn measured(mut self, cost: &StoreCost, span: Nanos) -> MeasuredStore {
         self.published_seconds.sort_by(f64::total_cmp);
         self.segment_seconds.sort_by(f64::total_cmp);
-        self
-    }
-}
-
-impl MeasuredChannels {
-    fn values(&self) -> Vec<(&'static str, f64)> {
-        let (published, segment) = (&self.live.published_seconds, &self.live.segment_seconds);
+        let published = |percent| quantile(&self.published_seconds, percent);
+        let segment = |percent| quantile(&self.segment_seconds, percent);
+        let stall_max = self.stall_max.as_secs_f64();
         let mut values = vec![
-            ("published_p50_s", quantile(published, 50)),
-            ("published_p99_s", quantile(published, 99)),
-            ("published_max_s", quantile(published, 100)),
-            ("puts_failed", real(self.live.puts_failed)),
-            ("smooth", real(self.live.smooth)),
-            ("stalled", real(self.live.stalled)),
-            ("stall_max_s", self.live.stall_max.as_secs_f64()),
-            ("gets_failed", real(self.live.gets_failed)),
-            ("segment_p50_s", quantile(segment, 50)),
-            ("segment_p99_s", quantile(segment, 99)),
-            ("segment_max_s", quantile(segment, 100)),
+            ("published_p50_s", published(50)),
+            ("published_p99_s", published(99)),
+            ("published_max_s", published(100)),
+            ("puts_failed", real(self.puts_failed)),
+            ("smooth", real(self.smooth)),
+            ("stalled", real(self.stalled)),
+            ("stall_max_s", stall_max),
+            ("gets_failed", real(self.gets_failed)),
+            ("segment_p50_s", segment(50)),
+            ("segment_p99_s", segment(99)),
+            ("segment_max_s", segment(100)),
         ];
-        if let Some(disk) = &self.disk {
-            values.push(("disk_busy_percent", disk.busy_percent));
-            values.push(("disk_write_percent", disk.write_percent));
-            values.push(("flushes_per_s", real(disk.flushes) / self.seconds));
-        }
-        values.extend(self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu)));
-        values
-    }
-
-    fn sentence(&self) -> String {
-        let published = &self.live.published_seconds;
-        format!(
-            "  published in {:.2} s (50 %), {:.2} s (99 %), {:.2} s at most; {} smooth, {} stalled (up to {:.1} s)",
-            quantile(published, 50),
-            quantile(published, 99),
-            quantile(published, 100),
-            self.live.smooth,
-            self.live.stalled,
-            self.live.stall_max.as_secs_f64(),
-        )
-    }
-
-    /// Remarks that a reader of the figures needs.
-    fn remarks(&self) -> Vec<String> {
-        let mut remarks = Vec::new();
-        if !self.live.reasons.is_empty() {
-            remarks.push(self.live.reasons.join("; "));
-        }
-        if let Some(late) = self.disk.map(|disk| disk.over_10ms).filter(|late| *late > 0) {
-            remarks.push(format!("disturbed: the emulated disk was more than 10 ms late {late} times"));
-        }
-        remarks
+        values.extend(cost.values());
+        values.extend(cost.disk.map(|disk| ("flushes_per_s", real(disk.flushes) / span.as_secs_f64())));
+        let sentence = format!(
+            "  published in {:.2} s (50 %), {:.2} s (99 %), {:.2} s at most; {} smooth, {} stalled (up to {stall_max:.1} s)",
+            published(50),
+            published(99),
+            published(100),
+            self.smooth,
+            self.stalled,
+        );
+        let reasons = (!self.reasons.is_empty()).then(|| self.reasons.join("; "));
+        MeasuredStore { values, sentence, remarks: reasons.into_iter().chain(cost.remark()).collect() }
     }
 }
 

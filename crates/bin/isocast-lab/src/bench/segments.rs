@@ -17,15 +17,13 @@ use kernel::aligned::AlignedBlock;
 use rustix::fs::FallocateFlags;
 use units::{BitRate, Nanos, real};
 
-use super::account::CountedNames;
-use super::args::Peer;
 use super::client::segments::{SegmentAudience, SegmentFigures, TrackRequests, play};
 use super::experiment::{ColdPart, drop_caches};
-use super::figure_table::{FigureOutput, FigureTable, TableFigure};
-use super::lab_disk::{self, DiskTiming, LabFigures};
+use super::figure_table::{FigureTable, TableFigure};
+use super::lab_disk::DiskTiming;
 use super::quantiles::quantile;
 use super::server::{Choice, RunningServer, ServerGround};
-use super::store_site::StoreSite;
+use super::store_site::{MeasuredStore, StoreArgs, StoreCost, StoreSite};
 use super::writer::{self, UploadFigures};
 use super::{Stop, clock, yardstick};
 use crate::say;
@@ -63,23 +61,8 @@ pub(crate) struct SegmentsCommand {
     /// From one viewer's start to the next.
     #[arg(long, default_value = "150ms", value_parser = units::parse_duration)]
     gap: Nanos,
-    /// Drive to emulate.
-    #[arg(long, value_name = "PROFILE", default_value = "desktop")]
-    profile: String,
-    /// Lay the films into this folder instead of an emulated disk.
-    #[arg(long, value_name = "DIR")]
-    root: Option<PathBuf>,
-    /// Measure this one beside, in turn, over the same files.
-    #[arg(long, value_enum)]
-    peer: Option<Peer>,
-    /// One more argument for our server (repeatable).
-    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
-    serve_arg: Vec<String>,
-    /// A few seconds of two viewers, to see that it works.
-    #[arg(long)]
-    quick: bool,
     #[command(flatten)]
-    output: FigureOutput,
+    store: StoreArgs,
 }
 
 const SOUND_RATE: BitRate = BitRate(128_000);
@@ -123,21 +106,13 @@ struct BenchTrack {
     is_one_file: bool,
 }
 
-/// What a run found.
-struct MeasuredViewers {
-    viewers: SegmentFigures,
-    disk: Option<LabFigures>,
-    cpu_percent: Option<f64>,
-    uploads: Option<UploadFigures>,
-}
-
 impl SegmentsCommand {
     /// Runs it.
     ///
     /// # Errors
     /// No emulated disk can be made, a server cannot be started, or interrupted.
     pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
-        if self.quick {
+        if self.store.quick {
             (self.viewers, self.seconds, self.duration) = (vec![1, 2], 1, Nanos::from_secs(4));
             (self.rate, self.ahead) = (BitRate(2_000_000), Nanos::from_secs(2));
         }
@@ -147,18 +122,9 @@ impl SegmentsCommand {
         let site = self.site(stop)?;
         let mut table = FigureTable::new("segments", "Viewers of segments", "viewers", &FIGURES, site.root()).linear();
         table.note(self.description());
-        for &viewers in &self.viewers {
-            for choice in Peer::beside(self.peer) {
-                let found = self.measure(&choice, &site, viewers, stop)?;
-                say(format_args!("{}", found.sentence()));
-                table.add(&choice.name(), real(viewers as u64), &found.values());
-                for remark in found.remarks() {
-                    table.note(format!("{}, {viewers} viewers: {remark}", choice.name()));
-                }
-                table.keep(&self.output)?;
-            }
-        }
-        table.finish(&self.output, out)
+        self.store.measure(table, (&self.viewers, "viewers"), out, |choice, viewers| {
+            self.measure(choice, &site, viewers, stop)
+        })
     }
 
     fn description(&self) -> String {
@@ -202,7 +168,7 @@ impl SegmentsCommand {
 
     /// The disk with its films, measured by our server, or the folder that stands for it, where one was named.
     fn site(&self, stop: &Stop) -> anyhow::Result<StoreSite> {
-        let site = StoreSite::folder_below(self.root.as_deref(), "segments", &self.profile)?;
+        let site = self.store.site("segments")?;
         let films = self.films.unwrap_or_else(|| self.viewers.iter().copied().max().unwrap_or(0));
         say(format_args!("{films} films of {} segments", self.segments()));
         site.set_timing(DiskTiming::None)?;
@@ -219,7 +185,7 @@ impl SegmentsCommand {
         shares.iter().try_for_each(|(path, _)| fs::remove_file(path))?;
         drop(shares);
         site.set_timing(DiskTiming::Drive)?;
-        site.serve(&self.serve_arg, stop, |_| Ok(()))?;
+        site.serve(&self.store.serve_arg, stop, |_| Ok(()))?;
         Ok(site)
     }
 
@@ -261,44 +227,31 @@ impl SegmentsCommand {
         format!("#EXTM3U\n#EXT-X-VERSION:4\n#EXT-X-TARGETDURATION:{}\n{segments}#EXT-X-ENDLIST\n", self.seconds)
     }
 
-    fn measure(
-        &self,
-        choice: &Choice,
-        site: &StoreSite,
-        viewers: usize,
-        stop: &Stop,
-    ) -> anyhow::Result<MeasuredViewers> {
-        stop.check()?;
+    fn measure(&self, choice: &Choice, site: &StoreSite, viewers: usize, stop: &Stop) -> anyhow::Result<MeasuredStore> {
         // Its best users do not limit what players pace themselves: no rate is named to nginx.
         let peer_read_ahead = site.disk().map(|_| PEER_READ_AHEAD_KIB);
         let uploads = self.writers > 0;
-        let ground =
-            ServerGround { rates: Vec::new(), peer_read_ahead, uploads, ..site.ground(self.rate, &self.serve_arg) };
+        let ground = site.ground(self.rate, &self.store.serve_arg);
+        let ground = ServerGround { rates: Vec::new(), peer_read_ahead, uploads, ..ground };
         drop_caches(&ground.roots, ColdPart::PagesAndNames);
-        let server = RunningServer::start(choice, &ground, stop)?;
-        say(format_args!("{}: {viewers} viewers for {}", server.name, self.duration));
-        site.drop_buffers()?;
-        let audience = self.audience(&server, viewers);
-        let counted = CountedNames { server: server.pid, ..CountedNames::default() };
-        let before = counted.read().server_cpu_ns;
-        let (server_here, uploaded) = (&server, Mutex::new(Vec::new()));
-        let begin = clock::now();
-        let end = begin + self.duration;
-        let played = thread::scope(|scope| {
-            for n in 0..self.writers {
-                let uploaded = &uploaded;
-                scope.spawn(move || writer::upload((server_here, n, UPLOAD_BYTES), begin, &|| end, stop, uploaded));
-            }
-            play(&audience, stop)
-        });
-        let uploaded = uploaded.into_inner().unwrap_or_default();
-        (0..self.writers).for_each(|n| writer::remove(&server, n));
-        let uploads = (self.writers > 0).then(|| writer::figures(begin, end, self.writers, UPLOAD_BYTES, &uploaded));
-        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| real(after.saturating_sub(before)));
-        let disk = site.disk().map(lab_disk::statistics).transpose()?.map(|found| LabFigures::of(&found));
-        server.end()?;
-        let cpu_percent = cpu.map(|cpu| cpu * 100.0 / real(self.duration.0));
-        Ok(MeasuredViewers { viewers: played?, disk, cpu_percent, uploads })
+        let ((played, uploads), cost) = site.measured(choice, &ground, self.duration, stop, |server| {
+            say(format_args!("{}: {viewers} viewers for {}", server.name, self.duration));
+            let (audience, uploaded) = (self.audience(server, viewers), Mutex::new(Vec::new()));
+            let begin = clock::now();
+            let end = begin + self.duration;
+            let played = thread::scope(|scope| {
+                for n in 0..self.writers {
+                    let uploaded = &uploaded;
+                    scope.spawn(move || writer::upload((server, n, UPLOAD_BYTES), begin, &|| end, stop, uploaded));
+                }
+                play(&audience, stop)
+            });
+            let uploaded = uploaded.into_inner().unwrap_or_default();
+            (0..self.writers).for_each(|n| writer::remove(server, n));
+            let figures = || writer::figures(begin, end, self.writers, UPLOAD_BYTES, &uploaded);
+            Ok((played?, (self.writers > 0).then(figures)))
+        })?;
+        Ok(measured(&played, uploads.as_ref(), &cost))
     }
 
     fn audience(&self, server: &RunningServer, viewers: usize) -> SegmentAudience {
@@ -361,61 +314,46 @@ impl BenchTrack {
     }
 }
 
-impl MeasuredViewers {
-    fn values(&self) -> Vec<(&'static str, f64)> {
-        let found = &self.viewers;
-        let (first, segment) =
-            (|percent| quantile(&found.first_seconds, percent), |percent| quantile(&found.segment_seconds, percent));
-        let mut values = vec![
-            ("smooth", real(found.smooth as u64)),
-            ("stalled", real(found.stalled as u64)),
-            ("stall_max_s", found.stall_seconds_max),
-            ("refused", real(found.refused as u64)),
-            ("first_p50_s", first(50)),
-            ("first_p95_s", first(95)),
-            ("first_max_s", first(100)),
-            ("segment_p50_s", segment(50)),
-            ("segment_p90_s", segment(90)),
-            ("segment_max_s", segment(100)),
-        ];
-        values.extend(self.uploads.as_ref().map(|uploads| ("upload_mb_per_s", uploads.mb_per_s)));
-        values.extend(self.disk.map(|disk| ("disk_busy_percent", disk.busy_percent)));
-        values.extend(self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu)));
-        values
+/// Results of a run.
+fn measured(found: &SegmentFigures, uploads: Option<&UploadFigures>, cost: &StoreCost) -> MeasuredStore {
+    let (first, segment) =
+        (|percent| quantile(&found.first_seconds, percent), |percent| quantile(&found.segment_seconds, percent));
+    let mut values = vec![
+        ("smooth", real(found.smooth as u64)),
+        ("stalled", real(found.stalled as u64)),
+        ("stall_max_s", found.stall_seconds_max),
+        ("refused", real(found.refused as u64)),
+        ("first_p50_s", first(50)),
+        ("first_p95_s", first(95)),
+        ("first_max_s", first(100)),
+        ("segment_p50_s", segment(50)),
+        ("segment_p90_s", segment(90)),
+        ("segment_max_s", segment(100)),
+    ];
+    values.extend(uploads.map(|uploads| ("upload_mb_per_s", uploads.mb_per_s)));
+    values.extend(cost.values());
+    let sentence = format!(
+        "  {} smooth, {} stalled (up to {:.1} s), {} refused; first segment {:.2} s (95 %), a segment {:.2} s (50 %), {:.2} s (90 %)",
+        found.smooth,
+        found.stalled,
+        found.stall_seconds_max,
+        found.refused,
+        first(95),
+        segment(50),
+        segment(90),
+    );
+    let mut remarks = Vec::new();
+    if found.refused_later + found.failed > 0 {
+        let (refused, failed) = (found.refused_later, found.failed);
+        remarks.push(format!(
+            "{refused} requests were refused after the first segment, {failed} broke, and were repeated"
+        ));
     }
-
-    fn sentence(&self) -> String {
-        let found = &self.viewers;
-        format!(
-            "  {} smooth, {} stalled (up to {:.1} s), {} refused; first segment {:.2} s (95 %), a segment {:.2} s (50 %), {:.2} s (90 %)",
-            found.smooth,
-            found.stalled,
-            found.stall_seconds_max,
-            found.refused,
-            quantile(&found.first_seconds, 95),
-            quantile(&found.segment_seconds, 50),
-            quantile(&found.segment_seconds, 90),
-        )
+    if !found.reasons.is_empty() {
+        remarks.push(found.reasons.join("; "));
     }
-
-    /// What a reader of the figures must know.
-    fn remarks(&self) -> Vec<String> {
-        let found = &self.viewers;
-        let mut remarks = Vec::new();
-        if found.refused_later + found.failed > 0 {
-            let (refused, failed) = (found.refused_later, found.failed);
-            remarks.push(format!(
-                "{refused} requests were refused after the first segment, {failed} broke, and were repeated"
-            ));
-        }
-        if !found.reasons.is_empty() {
-            remarks.push(found.reasons.join("; "));
-        }
-        if let Some(late) = self.disk.map(|disk| disk.over_10ms).filter(|late| *late > 0) {
-            remarks.push(format!("disturbed: the emulated disk was more than 10 ms late {late} times"));
-        }
-        remarks
-    }
+    remarks.extend(cost.remark());
+    MeasuredStore { values, sentence, remarks }
 }
 
 fn film_name(film: usize) -> String {

@@ -4,22 +4,125 @@
 //! timing.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use clap::Args;
 use serde::Deserialize;
 use tempfile::TempDir;
-use units::{BitRate, ByteCount};
+use units::{BitRate, ByteCount, Nanos, real};
 
+use super::account::CountedNames;
+use super::args::Peer;
 use super::contents::KeptContent;
-use super::lab_disk::{self, DiskTiming, LabDisk};
+use super::figure_table::{FigureOutput, FigureTable};
+use super::lab_disk::{self, DiskTiming, LabDisk, LabFigures};
 use super::server::{Choice, RunningServer, ServerGround};
 use super::{Stop, child, scratch};
+use crate::say;
 
 /// Room of a volume given to one content at a time, as `isocast volume create` takes it where nothing is said.
 pub(super) const UNIT: ByteCount = ByteCount(8 << 20);
 const VOLUME_NAME: &str = "bench";
+
+/// Arguments of a benchmark of clients on one store.
+#[derive(Debug, Clone, Args)]
+pub(super) struct StoreArgs {
+    /// Drive to emulate.
+    #[arg(long, value_name = "PROFILE", default_value = "desktop")]
+    pub profile: String,
+    /// Measure in this folder instead of on an emulated disk.
+    #[arg(long, value_name = "DIR")]
+    pub root: Option<PathBuf>,
+    /// Measure this one beside, in turn, over the same files.
+    #[arg(long, value_enum)]
+    pub peer: Option<Peer>,
+    /// One more argument for our server (repeatable).
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    pub serve_arg: Vec<String>,
+    /// A few seconds of two clients, to see that it works.
+    #[arg(long)]
+    pub quick: bool,
+    #[command(flatten)]
+    pub output: FigureOutput,
+}
+
+/// Results of a run on a store.
+pub(super) struct MeasuredStore {
+    pub values: Vec<(&'static str, f64)>,
+    /// For progress.
+    pub sentence: String,
+    /// Remarks that a reader of the figures needs.
+    pub remarks: Vec<String>,
+}
+
+/// Cost of a run.
+pub(super) struct StoreCost {
+    pub disk: Option<LabFigures>,
+    cpu_percent: Option<f64>,
+}
+
+impl StoreCost {
+    pub(super) fn values(&self) -> Vec<(&'static str, f64)> {
+        let disk =
+            |disk: LabFigures| [("disk_busy_percent", disk.busy_percent), ("disk_write_percent", disk.write_percent)];
+        let cpu = self.cpu_percent.map(|cpu| ("server_cpu_percent", cpu));
+        self.disk.map(disk).into_iter().flatten().chain(cpu).collect()
+    }
+
+    /// That the machine disturbed the run, if it did.
+    pub(super) fn remark(&self) -> Option<String> {
+        let late = self.disk.map(|disk| disk.over_10ms).filter(|late| *late > 0)?;
+        Some(format!("disturbed: the emulated disk was more than 10 ms late {late} times"))
+    }
+}
+
+impl StoreArgs {
+    /// The folder for contents, on a disk that is made where none was named.
+    ///
+    /// # Errors
+    /// It, or the disk, cannot be made.
+    pub(super) fn site(&self, name: &str) -> anyhow::Result<StoreSite> {
+        match &self.root {
+            Some(root) => {
+                let folder = scratch::folder_in(root)?;
+                StoreSite::folder_at(folder.path().join("contents"), Vec::new(), Some(folder))
+            }
+            None => {
+                let name = format!("{name}-{}", std::process::id());
+                StoreSite::folder(vec![LabDisk::up(&name, &["--profile", &self.profile])?])
+            }
+        }
+    }
+
+    /// Has `run` measure each of the numbers of clients, with our server and its peer in turn, and finishes the table.
+    ///
+    /// # Errors
+    /// A run failed, or the results cannot be written.
+    pub(super) fn measure(
+        &self,
+        mut table: FigureTable,
+        (numbers, noun): (&[usize], &str),
+        out: &mut dyn Write,
+        mut run: impl FnMut(&Choice, usize) -> anyhow::Result<MeasuredStore>,
+    ) -> anyhow::Result<()> {
+        for &number in numbers {
+            for choice in Peer::beside(self.peer) {
+                let found = run(&choice, number)?;
+                say(format_args!("{}", found.sentence));
+                table.add(&choice.name(), real(number as u64), &found.values);
+                for remark in found.remarks {
+                    say(format_args!("  {remark}"));
+                    table.note(format!("{}, {number} {noun}: {remark}", choice.name()));
+                }
+                table.keep(&self.output)?;
+            }
+        }
+        table.finish(&self.output, out)
+    }
+}
 
 /// Place of the contents.
 #[derive(Debug)]
@@ -88,23 +191,6 @@ impl StoreSite {
         let disk = disks.first().context("a folder lies on a disk")?;
         let path = disk.mount()?.join("contents");
         Self::folder_at(path, disks, None)
-    }
-
-    /// A folder below `root`, or where none is named on a disk that emulates `profile`.
-    ///
-    /// # Errors
-    /// It, or the disk, cannot be made.
-    pub(super) fn folder_below(root: Option<&Path>, name: &str, profile: &str) -> anyhow::Result<Self> {
-        match root {
-            Some(root) => {
-                let folder = scratch::folder_in(root)?;
-                Self::folder_at(folder.path().join("contents"), Vec::new(), Some(folder))
-            }
-            None => {
-                let name = format!("{name}-{}", std::process::id());
-                Self::folder(vec![LabDisk::up(&name, &["--profile", profile])?])
-            }
-        }
     }
 
     /// A new folder at `path`, on one of `disks` or in `folder`.
@@ -181,6 +267,32 @@ impl StoreSite {
         let result = job(&server);
         server.end()?;
         result
+    }
+
+    /// Runs `job` for `span` against `choice`, a server of it, and counts the costs.
+    ///
+    /// # Errors
+    /// As [`Self::serve`].
+    pub(super) fn measured<T>(
+        &self,
+        choice: &Choice,
+        ground: &ServerGround,
+        span: Nanos,
+        stop: &Stop,
+        job: impl FnOnce(&RunningServer) -> anyhow::Result<T>,
+    ) -> anyhow::Result<(T, StoreCost)> {
+        stop.check()?;
+        let server = RunningServer::start(choice, ground, stop)?;
+        self.drop_buffers()?;
+        let counted = CountedNames { server: server.pid, ..CountedNames::default() };
+        let before = counted.read().server_cpu_ns;
+        let result = job(&server);
+        let cpu = counted.read().server_cpu_ns.zip(before).map(|(after, before)| real(after.saturating_sub(before)));
+        let disk = self.disk().map(lab_disk::statistics).transpose()?;
+        server.end()?;
+        stop.check()?;
+        let cpu_percent = cpu.map(|cpu| cpu * 100.0 / real(span.0));
+        Ok((result?, StoreCost { disk: disk.as_ref().map(LabFigures::of), cpu_percent }))
     }
 
     /// Bytes that the store offers to contents now.

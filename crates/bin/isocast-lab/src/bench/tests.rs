@@ -15,7 +15,6 @@ use super::client::habits::{HabitFigures, ViewerHabits};
 use super::client::{
     self, ClientLateness, ClientPlan, ClientReport, RunProgress, StreamFate, StreamResult, ViewerTerms,
 };
-use super::content_choice::ContentSpread;
 use super::experiment::{self, RunRequest, Writers};
 use super::server::{Choice, RunningServer, ServerGround};
 use super::summary::Run;
@@ -289,24 +288,17 @@ fn job(contents: &[&str], seconds: u64) -> RunRequest {
         streams: 4,
         rate: RATE,
         contents: contents.iter().map(ToString::to_string).collect(),
-        spread: ContentSpread::Turn,
         ramp: Nanos::from_millis(100),
         warm_up: Nanos::from_millis(500).saturating_mul(seconds),
         seconds,
-        habits: ViewerHabits::default(),
         start: Nanos::from_millis(200),
         rebuffer: Nanos::from_millis(200),
         seed: 1,
         writers: Writers { count: 1, upload_bytes: 1_000_000, after: Nanos::ZERO },
-        cold: false,
-        lab_disk: None,
-        slower: None,
         stalled_clients: 2,
         hostile_clients: 16,
         beside: vec!["test -n {address}".to_owned(), "sleep 1000".to_owned(), "exit 3".to_owned()],
-        crowd: None,
-        cameras: None,
-        give_up: false,
+        ..RunRequest::default()
     }
 }
 
