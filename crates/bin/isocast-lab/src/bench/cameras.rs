@@ -19,7 +19,7 @@ use super::client::{ClientPlan, RunProgress, parse_head, rate_text};
 use super::quantiles::Quantiles;
 use super::server::RunningServer;
 use super::writer::UPLOAD_PREFIX;
-use super::{Stop, clock};
+use super::{Stop, clock, reasons};
 
 /// One thread feeds no more of them in time.
 pub(crate) const CAMERAS_MAX: usize = 2_000;
@@ -37,8 +37,6 @@ const ANSWER_MAX: Nanos = Nanos::from_secs(60);
 /// Longest wait for the removal of one.
 const DELETED_MAX: Nanos = Nanos::from_secs(10);
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// Reasons that are kept.
-const REASONS_MAX: usize = 5;
 
 /// The cameras to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,8 +100,7 @@ impl CameraFigures {
                 found.lost_bytes += result.sent.saturating_sub(kept);
             }
             cpu += result.cpu;
-            let is_new = |reason: &String| found.reasons.len() < REASONS_MAX && !found.reasons.contains(reason);
-            found.reasons.extend(reason.filter(is_new));
+            reason.into_iter().for_each(|reason| reasons::keep(&mut found.reasons, reason));
         }
         (found.held_up_ms, found.answer_ms) = (Quantiles::of(&mut held_up), Quantiles::of(&mut answer));
         found.writing_cpu_seconds = cameras.files.is_some().then(|| cpu.as_secs_f64());

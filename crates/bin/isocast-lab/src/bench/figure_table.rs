@@ -157,11 +157,7 @@ impl FigureTable {
     }
 
     fn page(&self, table: &str) -> String {
-        let Host { date, processors, processor, kernel, disk, .. } = &self.host;
-        let disk = disk
-            .as_ref()
-            .map_or(String::new(), |disk| format!(" · {} {} ({})", disk.device, disk.model, disk.file_system));
-        let mut page = format!("# {}\n\n{date} · {processors} × {processor} · Linux {kernel}{disk}\n\n", self.title);
+        let mut page = format!("# {}\n\n{}\n\n", self.title, self.host.sentence());
         for note in &self.notes {
             let _ = writeln!(page, "{note}.\n");
         }

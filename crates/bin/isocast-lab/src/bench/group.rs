@@ -130,55 +130,34 @@ impl RunGroup {
 
 /// Puts runs of the same kind together, in the order in which the kinds first occur.
 pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
-    let mut kinds: Vec<RunKind<'_>> = Vec::new();
+    let mut kinds: Vec<Vec<&Run>> = Vec::new();
     for run in runs {
-        let kind = kind_of(run);
-        if !kinds.contains(&kind) {
-            kinds.push(kind);
+        match kinds.iter_mut().find(|kind| are_repeats(kind[0], run)) {
+            Some(kind) => kind.push(run),
+            None => kinds.push(vec![run]),
         }
     }
-    let of_kind = |kind: &RunKind<'_>| -> Vec<&Run> {
-        let all = runs.iter().filter(|r| kind_of(r) == *kind);
-        let (good, bad): (Vec<_>, Vec<_>) = all.partition(|r| r.disturbed.is_empty());
-        if good.is_empty() { bad } else { good }
+    let group = |all: Vec<&Run>| {
+        let (good, bad): (Vec<_>, Vec<_>) = all.into_iter().partition(|r| r.disturbed.is_empty());
+        let runs = if good.is_empty() { bad } else { good };
+        let of_all = |figure: &RunFigure| spread(figure.name, runs.iter().filter_map(|r| (figure.of)(r)).collect());
+        RunGroup {
+            server: runs[0].server.clone(),
+            streams: runs[0].streams,
+            rate_bps: runs[0].rate_bps,
+            probe: runs[0].probe,
+            runs: runs.len(),
+            figures: FIGURES.iter().filter_map(of_all).collect(),
+        }
     };
-    kinds
-        .iter()
-        .map(|kind| {
-            let runs = of_kind(kind);
-            let of_all = |figure: &RunFigure| spread(figure.name, runs.iter().filter_map(|r| (figure.of)(r)).collect());
-            RunGroup {
-                server: kind.server.to_owned(),
-                streams: kind.streams,
-                rate_bps: kind.rate_bps,
-                probe: kind.probe,
-                runs: runs.len(),
-                figures: FIGURES.iter().filter_map(of_all).collect(),
-            }
-        })
-        .collect()
+    kinds.into_iter().map(group).collect()
 }
 
-/// Tells which runs are repeats of each other.
-#[derive(Debug, PartialEq)]
-struct RunKind<'a> {
-    server: &'a str,
-    streams: usize,
-    rate_bps: u64,
-    probe: bool,
-    viewers: usize,
-    cameras: usize,
-}
-
-fn kind_of(run: &Run) -> RunKind<'_> {
-    RunKind {
-        server: &run.server,
-        streams: run.streams,
-        rate_bps: run.rate_bps,
-        probe: run.probe,
-        viewers: run.crowd.as_ref().map_or(0, |crowd| crowd.viewers),
-        cameras: run.cameras.as_ref().map_or(0, |cameras| cameras.cameras),
-    }
+fn are_repeats(a: &Run, b: &Run) -> bool {
+    let beside = |run: &Run| {
+        (run.crowd.as_ref().map(|crowd| crowd.viewers), run.cameras.as_ref().map(|cameras| cameras.cameras))
+    };
+    (&a.server, a.streams, a.rate_bps, a.probe, beside(a)) == (&b.server, b.streams, b.rate_bps, b.probe, beside(b))
 }
 
 fn spread(name: &str, mut values: Vec<f64>) -> Option<Figure> {

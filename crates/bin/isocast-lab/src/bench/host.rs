@@ -71,6 +71,15 @@ impl Host {
     }
 }
 
+impl Host {
+    /// Machine and date in a line.
+    pub(crate) fn sentence(&self) -> String {
+        let Self { date, processors, processor, kernel, .. } = self;
+        let disk = self.disk.as_ref().map(|disk| format!(" · {} {} ({})", disk.device, disk.model, disk.file_system));
+        format!("{date} · {processors} × {processor} · Linux {kernel}{}", disk.unwrap_or_default())
+    }
+}
+
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|l| l.strip_prefix(key)?.trim_start().strip_prefix(':').map(str::trim))
 }

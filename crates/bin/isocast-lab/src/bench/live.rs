@@ -22,7 +22,7 @@ use super::quantiles::quantile;
 use super::requests::{ServerConnection, UploadBody};
 use super::server::{Choice, RunningServer, ServerGround};
 use super::store_site::{MeasuredStore, StoreArgs, StoreCost, StoreSite};
-use super::{Stop, clock};
+use super::{Stop, clock, reasons};
 use crate::say;
 
 /// See the module.
@@ -60,7 +60,6 @@ const BEHIND: usize = 3;
 const ANSWER_MAX: Nanos = Nanos::from_secs(30);
 /// Time after which a failed request is repeated.
 const RETRY: Nanos = Nanos::from_secs(1);
-const REASONS_MAX: usize = 5;
 
 const FIGURES: [TableFigure; 15] = [
     TableFigure::new("published_p50_s", "published p50, s", 2),
@@ -342,9 +341,7 @@ impl LiveRun<'_> {
 impl ChannelFigures {
     fn failed(&mut self, reason: &str, count: impl FnOnce(&mut Self) -> &mut u64) {
         *count(self) += 1;
-        if self.reasons.len() < REASONS_MAX && !self.reasons.iter().any(|known| known == reason) {
-            self.reasons.push(reason.to_owned());
-        }
+        reasons::keep(&mut self.reasons, reason.to_owned());
     }
 
     /// Results of a run of `span`.

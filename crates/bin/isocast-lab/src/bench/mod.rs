@@ -37,6 +37,7 @@ mod plain;
 mod planned;
 mod promises;
 mod quantiles;
+mod reasons;
 mod recorder;
 mod report;
 mod requests;

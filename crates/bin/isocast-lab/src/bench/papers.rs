@@ -163,10 +163,7 @@ impl PapersCommand {
 
 /// The page beside the results: the papers' figures, the differences, and where ours are.
 fn page(outcomes: &[(&PaperPart, String, Option<String>, f64)]) -> String {
-    let Host { date, processors, processor, kernel, .. } = Host::here(None);
-    let mut page = format!(
-        "# The papers' tables and figures, made anew\n\n{date} · {processors} × {processor} · Linux {kernel}\n"
-    );
+    let mut page = format!("# The papers' tables and figures, made anew\n\n{}\n", Host::here(None).sentence());
     for (part, line, failure, seconds) in outcomes {
         let _ = write!(
             page,

@@ -9,6 +9,7 @@ use super::client::{
     ClientReport, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamFate, StreamResult, WINDOW, expected, jitter,
 };
 use super::quantiles::Quantiles;
+use super::reasons;
 
 /// More stolen processor time than this makes a run disturbed, percent of the machine.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
@@ -19,8 +20,6 @@ const LATE_SHARE_MAX: f64 = 0.001;
 const EDGES_SECONDS: f64 = 0.41;
 /// Delivered / requested of streams that were carried, but for [`EDGES_SECONDS`].
 pub(crate) const RATIO_MIN: f64 = 0.999;
-/// Reasons of failed streams that are kept.
-const REASONS_MAX: usize = 5;
 
 /// One run: a number of streams at one rate against one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -215,7 +214,6 @@ impl Run {
         let bytes: u64 = admitted.iter().map(|s| s.grid.total()).sum();
         let delivered_bps = real(bytes) * 8.0 / length;
         let mut first: Vec<f64> = admitted.iter().filter_map(|s| Some(s.first_byte?.as_millis_f64())).collect();
-        let reasons = reasons(&report.streams);
         let refusals = || {
             report.streams.iter().filter_map(|s| match &s.fate {
                 StreamFate::Refused { waited, .. } => Some(waited.as_secs_f64()),
@@ -242,7 +240,7 @@ impl Run {
             }),
             refused_unexplained: report.streams.iter().filter(|s| is_unexplained(&s.fate)).count(),
             failed: admitted.iter().filter(|s| s.fate != StreamFate::Delivered).count(),
-            reasons,
+            reasons: reasons_of(&report.streams),
             restarts: admitted.iter().map(|s| u64::from(s.restarts)).sum(),
             requested_bps: real(rate.0) * real(report.streams.len() as u64),
             delivered_bps,
@@ -254,21 +252,8 @@ impl Run {
             stall_seconds: admitted.iter().map(|s| s.stalls.time.as_secs_f64()).sum(),
             first_byte_ms: Quantiles::of(&mut first),
             cost: cost(samples, report.cpu, delivered_bps, length),
-            uploads: None,
-            lab: None,
-            probe: false,
-            given_up: false,
-            server_counts: None,
-            stalled_clients: None,
-            hostile: None,
-            beside: Vec::new(),
-            crowd: None,
-            cameras: None,
-            habits: None,
-            before_writer: None,
-            with_writer: None,
-            disturbed: Vec::new(),
             series: series(&admitted, rate, samples, seconds),
+            ..Self::default()
         };
         run.disturbed = disturbed(report, &run.cost);
         run
@@ -370,21 +355,17 @@ fn is_unexplained(fate: &StreamFate) -> bool {
     matches!(fate, StreamFate::Refused { status, reason, .. } if *status != 503 || reason.grantable_bps.is_none())
 }
 
-fn reasons(streams: &[StreamResult]) -> Vec<String> {
-    let mut reasons: Vec<String> = Vec::new();
+fn reasons_of(streams: &[StreamResult]) -> Vec<String> {
+    let mut kept = Vec::new();
     for stream in streams {
-        let reason = match &stream.fate {
-            StreamFate::Delivered => continue,
-            StreamFate::Refused { status: 503, .. } => continue,
-            StreamFate::Refused { status, .. } => format!("answered {status}"),
-            StreamFate::Silent => "not one byte came".to_owned(),
-            StreamFate::Failed { reason } => reason.clone(),
-        };
-        if reasons.len() < REASONS_MAX && !reasons.contains(&reason) {
-            reasons.push(reason);
+        match &stream.fate {
+            StreamFate::Delivered | StreamFate::Refused { status: 503, .. } => {}
+            StreamFate::Refused { status, .. } => reasons::keep(&mut kept, format!("answered {status}")),
+            StreamFate::Silent => reasons::keep(&mut kept, "not one byte came".to_owned()),
+            StreamFate::Failed { reason } => reasons::keep(&mut kept, reason.clone()),
         }
     }
-    reasons
+    kept
 }
 
 /// A counter's growth from the first to the last sample.

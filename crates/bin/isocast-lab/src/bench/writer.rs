@@ -136,8 +136,6 @@ pub(crate) fn figures(
         reason: in_time().filter_map(|u| u.failure.clone()).next_back(),
         mb_per_s: real(done * upload_bytes) / seconds / 1e6,
         latency_ms: Quantiles::of(&mut took),
-        share_of_yardstick: None,
-        share_of_left: None,
-        disk: None,
+        ..UploadFigures::default()
     }
 }

@@ -4,11 +4,10 @@
 //! 100 Mbit/s, where User-mode Linux is installed; else this machine's loopback, without TIPC, which is said; or this
 //! machine and another that runs `isocast net serve`.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use units::BitRate;
+use units::{BitRate, real};
 
 use super::daemon::Stat;
 use super::experiments::{NetCase, NetExperiment, Way};
@@ -259,9 +258,13 @@ impl MeasuredTest {
         Some(self.guest_cpu_seconds.map(|both| both[side]).or(own)? / seconds * 100.0)
     }
 
-    /// Packets of a side and direction (`sent` or `received`) per second.
-    fn packets_per_second(&self, side: &str, direction: &str) -> Option<f64> {
-        Some(self.figure(&format!("/{side}/interface/{direction}_packets"))? / self.figure("/sender/seconds")?)
+    /// Packets of the sender in a direction (`sent` or `received`) per second.
+    fn packets_per_second(&self, direction: &str) -> Option<f64> {
+        Some(self.figure(&format!("/sender/interface/{direction}_packets"))? / self.figure("/sender/seconds")?)
+    }
+
+    fn mbps(&self) -> Option<f64> {
+        self.figure("/receiver/bits_per_second").map(|rate| rate / 1e6)
     }
 
     /// Columns of the table and of the CSV.
@@ -271,7 +274,7 @@ impl MeasuredTest {
         let per_thousand = |count: Option<f64>| Some(count? * 1000.0 / messages.filter(|&messages| messages > 0.0)?);
         [
             ("messages", messages, 0),
-            ("Mbit/s", self.figure("/receiver/bits_per_second").map(|rate| rate / 1e6), 2),
+            ("Mbit/s", self.mbps(), 2),
             ("send CPU %", self.cpu_percent(0), 1),
             ("receive CPU %", self.cpu_percent(1), 1),
             ("packets out", packets("sent"), 0),
@@ -297,11 +300,11 @@ fn by_case(all: &Measurements) -> Vec<Vec<&MeasuredTest>> {
     cases
 }
 
-/// The least, the middle and the greatest value; of an even number the greater one in the middle.
-fn spread(tests: &[&MeasuredTest], of: impl Fn(&MeasuredTest) -> Option<f64>) -> Option<[f64; 3]> {
+/// The values of the tests, in order.
+fn sorted(tests: &[&MeasuredTest], of: &dyn Fn(&MeasuredTest) -> Option<f64>) -> Vec<f64> {
     let mut values: Vec<f64> = tests.iter().filter_map(|test| of(test)).collect();
     values.sort_by(f64::total_cmp);
-    Some([*values.first()?, values[values.len() / 2], *values.last()?])
+    values
 }
 
 /// A row for each of these groups of tests, below the names of the columns.
@@ -318,10 +321,12 @@ fn rows(groups: &[Vec<&MeasuredTest>], gap: &str) -> Vec<Vec<String>> {
         let case = first.case;
         let mut row = vec![format!("{:?}", case.experiment), case.way.name().to_owned(), case.size.to_string()];
         row.extend(columns.iter().enumerate().map(|(at, (.., places))| {
-            match spread(tests, |test| test.columns()[at].1) {
-                None => gap.to_owned(),
-                Some([_, only, _]) if tests.len() == 1 => format!("{only:.places$}"),
-                Some([least, middle, most]) => format!("{middle:.places$} ({least:.places$}…{most:.places$})"),
+            match sorted(tests, &|test| test.columns()[at].1).as_slice() {
+                [] => gap.to_owned(),
+                [only] => format!("{only:.places$}"),
+                all @ [least, .., most] => {
+                    format!("{:.places$} ({least:.places$}…{most:.places$})", all[all.len() / 2])
+                }
             }
         }));
         rows.push(row);
@@ -346,84 +351,58 @@ fn csv(all: &Measurements) -> String {
     text
 }
 
-/// The figures of the comparison, by the names of their files.
-fn plots(all: &Measurements) -> Vec<(&'static str, Plot<'static>)> {
-    let x = "message size, 2^x bytes";
-    let a = |of: &dyn Fn(&MeasuredTest) -> Option<f64>| lines(all, NetExperiment::A, of);
-    let near = |lines: Vec<PlotLine>| -> Vec<PlotLine> {
-        let within = |line: PlotLine| PlotLine {
-            points: line.points.into_iter().filter(|p| (10.0..=12.1).contains(&p.0)).collect(),
-            ..line
-        };
-        lines.into_iter().map(within).filter(|line| line.points.len() > 2).collect()
-    };
-    let rate = |test: &MeasuredTest| Some(test.figure("/receiver/bits_per_second")? / 1e6);
-    vec![
-        ("figure1", Plot { title: "A: throughput", x, y: "Mbit/s", lines: a(&rate) }),
-        (
-            "figure2",
-            Plot { title: "A: processor time of the sender", x, y: "% of one", lines: a(&|t| t.cpu_percent(0)) },
-        ),
-        (
-            "figure3",
-            Plot { title: "A: processor time of the receiver", x, y: "% of one", lines: a(&|t| t.cpu_percent(1)) },
-        ),
-        ("figure4", Plot { title: "A: throughput around the steps of TIPC", x, y: "Mbit/s", lines: near(a(&rate)) }),
-        (
-            "figure5",
-            Plot {
-                title: "A: packets of the sender per second",
-                x,
-                y: "packets/s",
-                lines: a(&|t| t.packets_per_second("sender", "sent")),
-            },
-        ),
-        (
-            "figure6",
-            Plot {
-                title: "A: packets back to the sender per second",
-                x,
-                y: "packets/s",
-                lines: a(&|t| t.packets_per_second("sender", "received")),
-            },
-        ),
-        (
-            "figure7",
-            Plot {
-                title: "B: there and back, median",
-                x,
-                y: "µs",
-                lines: lines(all, NetExperiment::B, &|t| t.figure("/round_trip/p50_us")),
-            },
-        ),
-    ]
-}
+/// A figure of the comparison: its experiment, title, unit and value, and whether it shows only the sizes around the steps of TIPC.
+type NetFigure = (NetExperiment, &'static str, &'static str, fn(&MeasuredTest) -> Option<f64>, bool);
 
-/// A line for each transport, over the logarithm of the size.
-fn lines(all: &Measurements, experiment: NetExperiment, of: &dyn Fn(&MeasuredTest) -> Option<f64>) -> Vec<PlotLine> {
-    let mut lines: BTreeMap<Way, Vec<(f64, f64)>> = BTreeMap::new();
-    for tests in by_case(all).iter().filter(|tests| tests[0].case.experiment == experiment) {
-        let case = tests[0].case;
-        let size = f64::from(u32::try_from(case.size).unwrap_or(u32::MAX));
-        if let Some([_, middle, _]) = spread(tests, of) {
-            lines.entry(case.way).or_default().push((size.log2(), middle));
+const FIGURES: [NetFigure; 7] = [
+    (NetExperiment::A, "A: throughput", "Mbit/s", MeasuredTest::mbps, false),
+    (NetExperiment::A, "A: processor time of the sender", "% of one", |test| test.cpu_percent(0), false),
+    (NetExperiment::A, "A: processor time of the receiver", "% of one", |test| test.cpu_percent(1), false),
+    (NetExperiment::A, "A: throughput around the steps of TIPC", "Mbit/s", MeasuredTest::mbps, true),
+    (
+        NetExperiment::A,
+        "A: packets of the sender per second",
+        "packets/s",
+        |test| test.packets_per_second("sent"),
+        false,
+    ),
+    (
+        NetExperiment::A,
+        "A: packets back to the sender per second",
+        "packets/s",
+        |test| test.packets_per_second("received"),
+        false,
+    ),
+    (NetExperiment::B, "B: there and back, median", "µs", |test| test.figure("/round_trip/p50_us"), false),
+];
+
+/// The figures, by the names of their files: a line for each transport, over the logarithm of the size.
+fn plots(all: &Measurements) -> Vec<(String, Plot<'static>)> {
+    let plot = |(number, &(experiment, title, y, of, is_near)): (usize, &NetFigure)| {
+        let mut lines: Vec<(Way, PlotLine)> = Vec::new();
+        for tests in by_case(all).iter().filter(|tests| tests[0].case.experiment == experiment) {
+            let NetCase { way, size, .. } = tests[0].case;
+            let (x, values) = (real(size as u64).log2(), sorted(tests, &of));
+            let Some(&y) = values.get(values.len() / 2).filter(|_| !is_near || (10.0..=12.1).contains(&x)) else {
+                continue;
+            };
+            match lines.iter_mut().find(|(known, _)| *known == way) {
+                Some((_, line)) => line.points.push((x, y)),
+                None => lines.push((way, PlotLine { name: way.name().to_owned(), points: vec![(x, y)], marked: true })),
+            }
         }
-    }
-    lines.into_iter().map(|(way, points)| PlotLine { name: way.name().to_owned(), points, marked: true }).collect()
+        lines.retain(|(_, line)| !is_near || line.points.len() > 2);
+        lines.sort_by_key(|(way, _)| *way);
+        let lines = lines.into_iter().map(|(_, line)| line).collect();
+        (format!("figure{}", number + 1), Plot { title, x: "message size, 2^x bytes", y, lines })
+    };
+    FIGURES.iter().enumerate().map(plot).collect()
 }
 
 /// The folder's first page.
 fn page(all: &Measurements, table: &str) -> String {
-    let host = &all.host;
-    let mut text = format!(
-        "# TCP and TIPC by message size\n\n{} · {} · {} × {} · Linux {} · {}\n\n",
-        host.date,
-        all.network,
-        host.processors,
-        host.processor,
-        host.kernel,
-        Path::new(&host.name).display()
-    );
+    let Host { name, .. } = &all.host;
+    let mut text = format!("# TCP and TIPC by message size\n\n{} · {name} · {}\n\n", all.host.sentence(), all.network);
     if let Some(why) = &all.without_tipc {
         let _ = writeln!(text, "Without TIPC: {why}\n");
     }
@@ -502,8 +481,7 @@ mod tests {
         let table = table(&all);
         assert!(table.contains("70.00 (60.00…90.00)") && table.lines().count() == 2, "{table}");
         assert_eq!(csv(&all).lines().count(), 4, "each round has a line there");
-        let line = lines(&all, NetExperiment::A, &|test| test.figure("/receiver/bits_per_second"));
-        assert_eq!(line[0].points, [(4.0, 7e7)]);
+        assert_eq!(plots(&all)[0].1.lines[0].points, [(4.0, 70.0)]);
     }
 
     #[test]

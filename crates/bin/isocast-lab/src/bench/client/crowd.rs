@@ -18,14 +18,12 @@ use super::run::SCRATCH_BYTES;
 use super::sockets::WaitedSockets;
 use super::{ClientPlan, RunProgress};
 use crate::bench::quantiles::Quantiles;
-use crate::bench::{Stop, clock};
+use crate::bench::{Stop, clock, reasons};
 
 /// Viewers one crowd may have.
 pub(crate) const VIEWERS_MAX: usize = 20_000;
 /// Period of looks at a body that has begun.
 const LOOK: Nanos = Nanos::from_millis(50);
-/// Reasons of failures that are kept.
-const REASONS_MAX: usize = 5;
 
 /// A crowd to be.
 #[derive(Debug, Clone, PartialEq)]
@@ -316,9 +314,7 @@ impl CrowdRun<'_> {
         self.viewers[n].connection = ConnectionState::Done;
         if self.viewers[n].requested.is_some_and(|asked| asked.counts) {
             self.found.failed += 1;
-            if self.found.reasons.len() < REASONS_MAX && !self.found.reasons.contains(&reason) {
-                self.found.reasons.push(reason);
-            }
+            reasons::keep(&mut self.found.reasons, reason);
         }
         self.end(n, now);
     }

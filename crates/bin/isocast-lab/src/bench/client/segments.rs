@@ -17,7 +17,7 @@ use units::Nanos;
 use super::connection::{BodyEnd, ConnectionState, ConnectionStep};
 use super::run::SCRATCH_BYTES;
 use super::sockets::WaitedSockets;
-use crate::bench::{Stop, clock};
+use crate::bench::{Stop, clock, reasons};
 
 /// Period of looks at a body that has begun: its end is seen late by this at most.
 const LOOK: Nanos = Nanos::from_millis(20);
@@ -25,8 +25,6 @@ const LOOK: Nanos = Nanos::from_millis(20);
 const PAUSE: Nanos = Nanos::from_millis(100);
 /// Pause of a player after a request that failed.
 const RETRY: Nanos = Nanos::from_secs(1);
-/// Reasons of failures that are kept.
-const REASONS_MAX: usize = 5;
 
 /// The viewers to be.
 #[derive(Debug, Clone)]
@@ -331,7 +329,7 @@ impl SegmentRun<'_> {
     }
 
     fn refused(&mut self, n: usize, now: Nanos, status: u16) {
-        self.reason(format!("refused with {status}"));
+        reasons::keep(&mut self.found.reasons, format!("refused with {status}"));
         let viewer = &mut self.viewers[self.tracks[n].viewer];
         if viewer.playback.held > 0 {
             self.found.refused_later += 1;
@@ -345,14 +343,8 @@ impl SegmentRun<'_> {
 
     fn failed(&mut self, n: usize, now: Nanos, reason: String) {
         self.found.failed += 1;
-        self.reason(reason);
+        reasons::keep(&mut self.found.reasons, reason);
         self.ask_later(n, now);
-    }
-
-    fn reason(&mut self, reason: String) {
-        if self.found.reasons.len() < REASONS_MAX && !self.found.reasons.contains(&reason) {
-            self.found.reasons.push(reason);
-        }
     }
 
     fn ask_later(&mut self, n: usize, now: Nanos) {
