@@ -8,6 +8,8 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod child;
+mod clock;
 mod disk;
 mod net;
 mod plan;
@@ -104,6 +106,16 @@ fn unknown_part<'a>(name: &str, parts: impl Iterator<Item = &'a str>) -> clap::E
     wrong_usage(format_args!("--only {name}: there is no such part; there are {parts}"))
 }
 
+/// Refuses a name of a disk or network (`kind`) that cannot be a folder's.
+fn check_name(kind: &str, name: &str) -> Result<(), clap::Error> {
+    let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
+        let name = name.escape_debug();
+        return Err(wrong_usage(format_args!("`{name}` cannot name a {kind}: 1 to 32 letters, digits, - and _")));
+    }
+    Ok(())
+}
+
 /// Prints the names of the disks or networks that `down` took down.
 fn tell_down(names: &[&str], json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     if json {
@@ -118,10 +130,14 @@ fn tell_down(names: &[&str], json: bool, out: &mut dyn Write) -> anyhow::Result<
 /// It is in neither.
 fn isocast() -> anyhow::Result<PathBuf> {
     let beside = std::env::current_exe().context("finding this program")?.with_file_name("isocast");
+    let found = Some(beside).filter(|program| program.is_file()).or_else(|| in_path("isocast"));
+    found.context("`isocast` is neither beside this program nor on the path")
+}
+
+/// The place of a program on the path.
+fn in_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut candidates =
-        std::iter::once(beside).chain(std::env::split_paths(&path).map(|folder| folder.join("isocast")));
-    candidates.find(|candidate| candidate.is_file()).context("`isocast` is neither beside this program nor on the path")
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|program| program.is_file())
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use anyhow::bail;
 use kernel::permissions;
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use super::client::{ClientPlan, RunProgress, parse_head, rate_text};
 use super::quantiles::Quantiles;
 use super::server::RunningServer;
 use super::writer::UPLOAD_PREFIX;
-use super::{Stop, clock, reasons};
+use super::{Stop, clock, joined, reasons};
 
 /// One thread feeds no more of them in time.
 pub(crate) const CAMERAS_MAX: usize = 2_000;
@@ -238,7 +237,7 @@ fn write_files(
             result
         };
         let all: Vec<_> = (0..cameras.count).map(|n| scope.spawn(move || write(n))).collect();
-        all.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("a camera's thread panicked"))).collect()
+        all.into_iter().map(joined).collect()
     })
 }
 

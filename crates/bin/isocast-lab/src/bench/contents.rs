@@ -11,7 +11,7 @@ use units::{Nanos, real};
 use super::content_choice::{mix, nth_in_turn};
 use super::requests::UploadBody;
 use super::server::RunningServer;
-use super::{Stop, clock};
+use super::{Stop, clock, joined};
 
 /// Uploads under way at once: contents that come at the same time lie interleaved where a store cannot keep them apart.
 const UPLOADS: usize = 2;
@@ -184,8 +184,7 @@ pub(super) fn put_all(server: &RunningServer, contents: &[KeptContent], stop: &S
     };
     thread::scope(|scope| {
         let uploads: Vec<_> = contents.iter().map(|one| scope.spawn(move || put(one))).collect();
-        let answers =
-            uploads.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("an upload's thread panicked")));
+        let answers = uploads.into_iter().map(joined);
         answers.collect::<Vec<_>>().into_iter().collect::<anyhow::Result<()>>()
     })?;
     stop.check()

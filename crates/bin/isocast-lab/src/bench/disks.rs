@@ -18,7 +18,7 @@ use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::server::RunningServer;
 use super::store_site::{StoreSite, UNIT};
-use super::{Stop, clock, files, planned};
+use super::{Stop, clock, files, joined, planned};
 use crate::say;
 
 /// See the module.
@@ -291,7 +291,7 @@ fn read_both(files: [&Path; 2], bytes: u64, is_cached: bool) -> anyhow::Result<f
     thread::scope(|scope| {
         let pairs = files.into_iter().zip(&mut buffers);
         let both: Vec<_> = pairs.map(|(path, buffer)| scope.spawn(move || files::read_through(path, buffer))).collect();
-        both.into_iter().try_for_each(|one| one.join().unwrap_or_else(|_| bail!("a reader panicked")))
+        both.into_iter().try_for_each(joined)
     })?;
     Ok(clock::now().saturating_sub(begun).as_secs_f64())
 }

@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::bail;
 use units::{BitRate, Nanos, real};
 
 use super::account::{self, CountedNames, RunCounters};
@@ -19,7 +18,7 @@ use super::server::{Choice, RunningServer, ServerGround};
 use super::server_counts::{self, ServerCounts};
 use super::summary::{Run, RunPhase};
 use super::writer;
-use super::{Stop, clock, hostile, idle, lab_disk, side_programs};
+use super::{Stop, clock, hostile, idle, joined, lab_disk, side_programs};
 use crate::disk::Statistics;
 use crate::say;
 
@@ -209,61 +208,40 @@ pub(crate) fn measure(
         lab_disk::reset(name)?;
     }
     let plan = job.plan(server);
-    let (progress, uploads, over) = (RunProgress::default(), Mutex::new(Vec::new()), AtomicBool::new(false));
+    let (plan, progress) = (&plan, &RunProgress::default());
+    let (uploads, over) = (&Mutex::new(Vec::new()), &AtomicBool::new(false));
     let (report, (samples, server_counts), held, hostile, beside, crowd, cameras, lab) = thread::scope(|scope| {
-        let sampler = scope.spawn(|| sample(&watched, server.address, &plan, stop, &progress));
-        let idle = scope.spawn(|| idle::hold(job.stalled_clients, &plan, stop, &progress));
-        let hostile = scope.spawn(|| hostile::act(job.hostile_clients, &plan, stop, &progress));
-        let beside: Vec<_> = (job.beside.iter())
-            .map(|command| {
-                let (plan, progress) = (&plan, &progress);
-                scope.spawn(move || side_programs::repeat(command, plan, stop, progress))
-            })
-            .collect();
+        let sampler = scope.spawn(|| sample(&watched, server.address, plan, stop, progress));
+        let idle = scope.spawn(|| idle::hold(job.stalled_clients, plan, stop, progress));
+        let hostile = scope.spawn(|| hostile::act(job.hostile_clients, plan, stop, progress));
+        let beside = job.beside.iter();
+        let beside: Vec<_> =
+            beside.map(|line| scope.spawn(move || side_programs::repeat(line, plan, stop, progress))).collect();
         let crowd = job.crowd.as_ref().map(|crowd| {
             let path_of = |content: &str| server.path_of(content, crowd.rate, 0);
-            let (plan, progress) = (&plan, &progress);
             scope.spawn(move || crowd::run(crowd, plan, path_of, stop, progress))
         });
-        let cameras = job.cameras.as_ref().map(|cameras| {
-            let (plan, progress) = (&plan, &progress);
-            scope.spawn(move || cameras::record(cameras, server, plan, stop, progress))
-        });
+        let cameras = job.cameras.as_ref();
+        let cameras =
+            cameras.map(|cameras| scope.spawn(move || cameras::record(cameras, server, plan, stop, progress)));
         if let (Some(name), Some(slower)) = (&job.lab_disk, job.slower) {
-            let (plan, stop, over) = (&plan, stop, &over);
             scope.spawn(move || slow_down(name, slower, plan, stop, over));
         }
         for n in 0..job.writers.count {
-            let begin = plan.measure + job.writers.after;
-            let (plan, uploads, progress) = (&plan, &uploads, &progress);
-            scope.spawn(move || {
-                writer::upload((server, n, job.writers.upload_bytes), begin, &|| progress.end(plan), stop, uploads)
-            });
+            let (begin, writer) = (plan.measure + job.writers.after, (server, n, job.writers.upload_bytes));
+            scope.spawn(move || writer::upload(writer, begin, &|| progress.end(plan), stop, uploads));
         }
-        let begun = scope.spawn(|| lab_when_writers_begin(job, &plan, stop, &progress));
+        let begun = scope.spawn(|| lab_when_writers_begin(job, plan, stop, progress));
         let length = plan.end().saturating_sub(plan.begin).as_secs_f64();
         say(format_args!("{}: {} streams × {}, {length:.0} s", server.name, plan.paths.len(), plan.terms.rate));
-        let report = client::run(&plan, stop, &progress);
+        let report = client::run(plan, stop, progress);
         // At once: uploads under way go on for a while, and have the disk to themselves then.
         let ended = job.lab_disk.as_deref().map(lab_disk::statistics).transpose();
         over.store(true, Ordering::Relaxed);
-        let lab = ended.map(|ended| (begun.join().unwrap_or_default(), ended));
-        let crowd =
-            crowd.map(|crowd| crowd.join().unwrap_or_else(|_| bail!("the crowd's thread panicked"))).transpose();
-        let cameras =
-            cameras.map(|cameras| cameras.join().unwrap_or_else(|_| bail!("the cameras' thread panicked"))).transpose();
-        let beside = beside.into_iter().map(|one| one.join().unwrap_or_else(|_| bail!("a command's thread panicked")));
-        let beside = beside.collect::<anyhow::Result<Vec<_>>>();
-        (
-            report,
-            sampler.join().unwrap_or_default(),
-            idle.join().unwrap_or_default(),
-            hostile.join(),
-            beside,
-            crowd,
-            cameras,
-            lab,
-        )
+        let lab = ended.map(|ended| (joined(begun), ended));
+        let beside = beside.into_iter().map(joined).collect::<anyhow::Result<Vec<_>>>();
+        let (crowd, cameras) = (crowd.map(joined).transpose(), cameras.map(joined).transpose());
+        (report, joined(sampler), joined(idle), joined(hostile), beside, crowd, cameras, lab)
     });
     (0..job.writers.count).for_each(|n| writer::remove(server, n));
     // What is left out after an interrupt would be missing from the figures.
@@ -278,20 +256,17 @@ pub(crate) fn measure(
         cameras.charge(run.cost.server_cpu_percent);
     }
     run.beside = beside?;
-    let hostile = hostile.unwrap_or_else(|_| bail!("the hostile clients' thread panicked"))?;
-    run.hostile = (job.hostile_clients > 0).then_some(hostile);
+    run.hostile = Some(hostile?).filter(|_| job.hostile_clients > 0);
     run.probe = job.give_up;
     run.given_up = run.seconds < job.seconds;
     run.server_counts = server_counts;
     run.lab = lab.as_ref().map(lab_disk::LabFigures::of);
-    if job.stalled_clients > 0 {
-        run.stalled_clients = Some(held);
-    }
+    run.stalled_clients = Some(held).filter(|_| job.stalled_clients > 0);
     if let Some(lab) = run.lab.filter(|l| l.over_10ms > 0) {
         run.disturbed.push(format!("the emulated disk was more than 10 ms late {} times", lab.over_10ms));
     }
     if job.writers.count > 0 {
-        let uploads = uploads.into_inner().unwrap_or_default();
+        let uploads = uploads.lock().map(|mut done| std::mem::take(&mut *done)).unwrap_or_default();
         let Writers { count, upload_bytes, after } = job.writers;
         for second in &mut run.series {
             let from = plan.measure + Nanos::from_secs(second.at - 1);
@@ -299,7 +274,7 @@ pub(crate) fn measure(
             let done = uploads.iter().filter(within).filter(|u| u.failure.is_none()).count() as u64;
             second.uploaded_mbps = Some(real(done * upload_bytes) * 8.0 / 1e6);
         }
-        let figures = writer::figures(plan.measure + after, progress.end(&plan), count, upload_bytes, &uploads);
+        let figures = writer::figures(plan.measure + after, progress.end(plan), count, upload_bytes, &uploads);
         let disk = lab.zip(lab_begun).and_then(|(ended, begun)| lab_disk::head_share(&begun, &ended));
         run.uploads = Some(writer::UploadFigures { disk, ..figures });
         if after > Nanos::ZERO {

@@ -78,10 +78,7 @@ impl HlsCommand {
         for repeat in 0..self.common.repeat {
             for &viewers in &self.viewers {
                 let crowd = (viewers > 0).then(|| Crowd { viewers, ..crowd.clone() });
-                for choice in &choices {
-                    let seed = base.seed + u64::from(repeat);
-                    session.one(choice, &RunRequest { seed, crowd: crowd.clone(), ..base.clone() })?;
-                }
+                session.each(&choices, repeat, &RunRequest { crowd, ..base.clone() })?;
             }
         }
         session.finish(out).map(drop)

@@ -41,7 +41,9 @@ impl JitterCommand {
             return network::run_inside(self.common.shape, stop);
         }
         self.common.warn_of_short_contents();
-        self.fill_in();
+        self.common.writers = self.common.writers.max(1);
+        self.common.rate.get_or_insert(RATE);
+        self.common.duration.get_or_insert(DURATION);
         let choices = self.common.choices()?;
         if self.alone >= self.common.duration() {
             bail!(crate::wrong_usage(format_args!(
@@ -55,9 +57,7 @@ impl JitterCommand {
         let mut session =
             Session::begin(&self.common, ExperimentKind::Jitter, "Streams, then uploads beside them", stop)?;
         for repeat in 0..self.common.repeat {
-            for choice in &choices {
-                session.one(choice, &RunRequest { seed: base.seed + u64::from(repeat), ..base.clone() })?;
-            }
+            session.each(&choices, repeat, &base)?;
         }
         let json = self.common.json;
         let results = session.finish(out)?;
@@ -65,13 +65,6 @@ impl JitterCommand {
             write!(out, "{}", phases(&results))?;
         }
         Ok(())
-    }
-
-    /// Fills in this experiment's defaults.
-    fn fill_in(&mut self) {
-        self.common.writers = self.common.writers.max(1);
-        self.common.rate.get_or_insert(RATE);
-        self.common.duration.get_or_insert(DURATION);
     }
 }
 

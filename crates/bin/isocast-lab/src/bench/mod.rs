@@ -11,9 +11,7 @@ mod all;
 mod args;
 mod buffer;
 mod cameras;
-pub(crate) mod child;
 mod client;
-pub(crate) mod clock;
 mod content_choice;
 mod contents;
 mod disks;
@@ -59,10 +57,13 @@ mod writer;
 mod yardstick;
 
 use std::io::Write;
+use std::panic::resume_unwind;
+use std::thread::ScopedJoinHandle;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use crate::stop::Stop;
+use crate::stop::Stop;
+use crate::{child, clock};
 pub(crate) use account::CountedNames;
 pub(crate) use host::Host;
 pub(crate) use report::{Plot, PlotLine, ReportCommand};
@@ -135,4 +136,9 @@ impl BenchCommand {
             Experiment::All(command) => command.run(&stop),
         }
     }
+}
+
+/// The result of a thread; its panic is the caller's as well.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }

@@ -37,11 +37,7 @@ pub(crate) struct NginxPaths<'a> {
 
 /// The program, if it is installed.
 pub(crate) fn find() -> Option<PathBuf> {
-    let in_path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&in_path)
-        .map(|p| p.join("nginx"))
-        .chain(PLACES.iter().map(PathBuf::from))
-        .find(|p| p.is_file())
+    crate::in_path("nginx").or_else(|| PLACES.iter().map(PathBuf::from).find(|place| place.is_file()))
 }
 
 /// The whole configuration. A request's `rate=` is looked up among `rates`; others are not limited.

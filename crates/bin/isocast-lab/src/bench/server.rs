@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::say;
 use anyhow::{Context, anyhow, bail};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use units::{BitRate, Nanos};
 
@@ -255,32 +254,12 @@ impl Started {
     }
 
     fn end_within(&mut self, span: Nanos) -> anyhow::Result<()> {
-        let ended = self.terminate(span);
+        let ended = child::end(&mut self.child, span);
         if let Some(beside) = self.beside.take() {
             let path = beside.path().to_owned();
             beside.close().with_context(|| format!("removing {}", path.display()))?;
         }
         ended
-    }
-
-    fn terminate(&mut self, span: Nanos) -> anyhow::Result<()> {
-        if self.child.try_wait()?.is_some() {
-            return Ok(());
-        }
-        let pid = i32::try_from(self.child.id())?;
-        if let Some(pid) = Pid::from_raw(pid) {
-            kill_process(pid, Signal::TERM)?;
-        }
-        let deadline = clock::now() + span;
-        while clock::now() < deadline {
-            if self.child.try_wait()?.is_some() {
-                return Ok(());
-            }
-            clock::sleep_until(clock::now() + PAUSE);
-        }
-        self.child.kill()?;
-        self.child.wait()?;
-        bail!("the server (process {pid}) did not end within {span} of SIGTERM and was killed")
     }
 
     /// The failure with its exit status and its last lines of log: the cause stands last. A killed server could not say why.

@@ -92,6 +92,15 @@ impl<'a> Session<'a> {
         Ok(&self.results.runs[kept])
     }
 
+    /// Runs `job` against each of these servers, with another seed in each repeat.
+    ///
+    /// # Errors
+    /// As [`Self::one`].
+    pub(crate) fn each(&mut self, choices: &[Choice], repeat: u32, job: &RunRequest) -> anyhow::Result<()> {
+        let job = RunRequest { seed: job.seed + u64::from(repeat), ..job.clone() };
+        choices.iter().try_for_each(|choice| self.one(choice, &job).map(drop))
+    }
+
     /// Keeps the result of a search: `run` is the one that carried `most`.
     ///
     /// # Errors

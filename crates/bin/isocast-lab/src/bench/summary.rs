@@ -4,12 +4,14 @@ use serde::{Deserialize, Serialize};
 use units::{BitRate, Nanos, real};
 
 use super::account::RunCounters;
+use super::client::crowd::CrowdFigures;
 use super::client::habits::HabitFigures;
 use super::client::{
     ClientReport, Jitter, LATE_BOUND, SHORT_IN_LONG, StreamFate, StreamResult, WINDOW, expected, jitter,
 };
 use super::quantiles::Quantiles;
 use super::reasons;
+use super::side_programs::BesideFigures;
 
 /// More stolen processor time than this makes a run disturbed, percent of the machine.
 const STOLEN_PERCENT_MAX: f64 = 2.0;
@@ -90,9 +92,9 @@ pub(crate) struct Run {
     /// Hostile clients beside the streams.
     pub hostile: Option<super::hostile::HostileFigures>,
     /// Commands that ran beside the streams.
-    pub beside: Vec<super::side_programs::BesideFigures>,
+    pub beside: Vec<BesideFigures>,
     /// HLS viewers beside the streams.
-    pub crowd: Option<super::client::crowd::CrowdFigures>,
+    pub crowd: Option<CrowdFigures>,
     /// Recordings of cameras beside the streams.
     pub cameras: Option<super::cameras::CameraFigures>,
     /// Pauses and seeks of viewers, where the run has some.
@@ -261,49 +263,38 @@ impl Run {
 
     /// Result in a sentence, for progress messages.
     pub(crate) fn sentence(&self) -> String {
-        let uploads = self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)).unwrap_or_default();
-        let late = self.server_counts.map(|w| format!(", late blocks {}", w.late_blocks)).unwrap_or_default();
-        let crowd = self.crowd.as_ref().map(|crowd| {
+        let Self { admitted, streams, failed, stalled_streams, ratio, .. } = self;
+        let before = self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default();
+        let (j, first_byte) = (self.j_1s.mean, self.first_byte_ms.p95);
+        let mut text = format!(
+            "  {admitted} of {streams} admitted{before}, {failed} failed, {stalled_streams} stalled, ratio {ratio:.4}, J {j:.3} %, \
+             first byte {first_byte:.0} ms (95 %)"
+        );
+        text.extend(self.server_counts.map(|w| format!(", late blocks {}", w.late_blocks)));
+        text.extend(self.uploads.as_ref().map(|u| format!(", uploads {:.1} MB/s", u.mb_per_s)));
+        text.extend(self.habits.map(|h| {
+            let (pauses, seeks, refused, first) = (h.pauses, h.seeks, h.refused_seeks, h.first_byte_ms.p95);
             format!(
-                ", HLS {} of {} in time, {} refused, {} failed, first byte {:.0} ms (99 %)",
-                crowd.in_time, crowd.due, crowd.refused, crowd.failed, crowd.first_byte_ms.p99
+                ", {pauses} pauses, {seeks} seeks ({refused} refused), first byte after a seek {first:.0} ms (95 %)"
             )
-        });
-        let cameras = self.cameras.as_ref().map(|cameras| format!(", {}", cameras.sentence()));
-        let habits = self.habits.map(|h| {
+        }));
+        text.extend(self.crowd.as_ref().map(|crowd| {
+            let CrowdFigures { in_time, due, refused, failed, first_byte_ms, .. } = crowd;
+            let first = first_byte_ms.p99;
             format!(
-                ", {} pauses, {} seeks ({} refused), first byte after a seek {:.0} ms (95 %)",
-                h.pauses, h.seeks, h.refused_seeks, h.first_byte_ms.p95
+                ", HLS {in_time} of {due} in time, {refused} refused, {failed} failed, first byte {first:.0} ms (99 %)"
             )
-        });
-        let hostile = self.hostile.map(|h| {
-            let (asked, answered) = (h.health_requests, h.health_answered);
-            format!(
-                ", hostile: {} connections, /health {answered} of {asked}, {:.0} ms at most",
-                h.connections, h.health_ms_max
-            )
-        });
-        let beside: String = self
-            .beside
-            .iter()
-            .map(|one| format!("; beside: `{}` {} ×, {} failed", one.command, one.runs, one.failed))
-            .collect();
-        format!(
-            "  {} of {} admitted{}, {} failed, {} stalled, ratio {:.4}, J {:.3} %, first byte {:.0} ms (95 %){late}{uploads}{}{}{}{}{}{beside}",
-            self.admitted,
-            self.streams,
-            self.before_first_no().map(|n| format!(" ({n} before the first refusal)")).unwrap_or_default(),
-            self.failed,
-            self.stalled_streams,
-            self.ratio,
-            self.j_1s.mean,
-            self.first_byte_ms.p95,
-            habits.unwrap_or_default(),
-            crowd.unwrap_or_default(),
-            cameras.unwrap_or_default(),
-            hostile.unwrap_or_default(),
-            if self.given_up { "; given up" } else { "" },
-        )
+        }));
+        text.extend(self.cameras.as_ref().map(|cameras| format!(", {}", cameras.sentence())));
+        text.extend(self.hostile.map(|h| {
+            let (connections, asked, answered, most) =
+                (h.connections, h.health_requests, h.health_answered, h.health_ms_max);
+            format!(", hostile: {connections} connections, /health {answered} of {asked}, {most:.0} ms at most")
+        }));
+        text.extend(self.given_up.then_some("; given up"));
+        let beside = |one: &BesideFigures| format!("; beside: `{}` {} ×, {} failed", one.command, one.runs, one.failed);
+        text.extend(self.beside.iter().map(beside));
+        text
     }
 
     /// Reason for a run without a working stream.

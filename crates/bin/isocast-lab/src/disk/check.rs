@@ -20,6 +20,7 @@ use super::state::Places;
 use super::stats::Statistics;
 use super::up::{self, DiskUp};
 use super::{control, down, sys};
+use crate::child;
 use crate::stop::Stop;
 
 /// Measure an emulated disk with fio and compare with its model; fail beyond the tolerance.
@@ -82,7 +83,7 @@ impl DiskCheck {
             bail!(crate::unknown_part(&self.only, others.iter().map(|case| case.name.as_str())));
         }
         up::need_root()?;
-        if !up::in_path("fio") {
+        if crate::in_path("fio").is_none() {
             bail!("fio is missing: `apt-get install fio`");
         }
         let stop = Stop::on_signals()?;
@@ -271,7 +272,7 @@ impl FioRun<'_> {
 
     /// (requests per second, bytes per second).
     fn run(&self, seconds: u32, stop: &Stop) -> anyhow::Result<(f64, f64)> {
-        let mut fio = sys::dying_with_this("fio");
+        let mut fio = child::bound(Path::new("fio"), "KILL");
         fio.args(["--name=check", "--direct=1", "--ioengine=libaio", "--output-format=json", "--zero_buffers=1"]);
         // A thread, not a process of its own: it ends together with fio.
         fio.arg("--thread");

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
@@ -24,13 +24,7 @@ pub(crate) struct Places {
 impl Places {
     /// The places of the disk `name`.
     pub(crate) fn of(name: &str) -> anyhow::Result<Self> {
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
-            bail!(crate::wrong_usage(format_args!(
-                "`{}` cannot name a disk: 1 to 32 letters, digits, - and _",
-                name.escape_debug()
-            )));
-        }
+        crate::check_name("disk", name)?;
         Ok(Self { name: name.to_owned(), home: Path::new(RUN).join(name) })
     }
 

@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+use units::real;
 
 /// Quantiles of a time, in microseconds.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
@@ -89,66 +90,32 @@ pub(crate) struct Statistics {
 impl Statistics {
     /// Readable text.
     pub(crate) fn table(&self, name: &str) -> String {
-        let l = &self.lateness_us;
         let line = |what: &str, q: &TimeQuantiles| {
-            format!(
-                "{what:<10} p50 {:.2}  p90 {:.2}  p99 {:.2}  max {:.2} ms\n",
-                ms(q.p50),
-                ms(q.p90),
-                ms(q.p99),
-                ms(q.max)
-            )
+            let [p50, p90, p99, max] = [q.p50, q.p90, q.p99, q.max].map(|us| real(us) / 1e3);
+            format!("{what:<10} p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  max {max:.2} ms\n")
         };
+        let latencies =
+            [("read", &self.read_latency_us), ("write", &self.write_latency_us), ("flush", &self.flush_latency_us)];
+        let latencies = latencies.map(|(what, quantiles)| line(what, quantiles)).concat();
+        let Self { timing, reads, writes, flushes, errors, busy_percent, write_percent, seeks, .. } = self;
+        let Self { seek_seconds, rotation_seconds, transfer_seconds, buffer_hits, streamed, drains, .. } = self;
+        let Self { unflushed_writes, queue_now, queue_mean, queue_max, lateness_us, .. } = self;
+        let ModelLateness { quantiles: TimeQuantiles { p50, p99, max, .. }, over_1ms, over_10ms } = lateness_us;
+        let (seconds, alive) = (self.seconds.round(), if self.alive { "alive" } else { "DEAD" });
+        let is_slow = (self.slow_factor - 1.0).abs() > 1e-9;
+        let slow = if is_slow { format!(", slow x{}", self.slow_factor) } else { String::new() };
+        let [read_mb, written_mb] = [self.read_bytes, self.written_bytes].map(|bytes| real(bytes) / 1e6);
+        let dirty_mib = real(self.dirty_bytes) / 1_048_576.0;
+        let disturbed = if *over_10ms > 0 { "  <- disturbed by the machine: repeat the run" } else { "" };
         format!(
-            "{name}: {} s, timing {}, {}{}\n\
-             reads      {} ({:.1} MB), writes {} ({:.1} MB), flushes {}, errors {}\n\
-             head       busy {:.1} % (writes {:.1} %): seeks {:.2} s ({}), rotation {:.2} s, transfer {:.2} s\n\
-             buffer     {} hits, {} streamed; cache {} drains, {:.1} MiB dirty, {} writes not flushed\n\
-             queue      now {}, mean {:.2}, max {}\n{}{}{}\
-             lateness   p50 {} us, p99 {} us, max {} us; over 1 ms: {}, over 10 ms: {}{}\n",
-            self.seconds.round(),
-            self.timing,
-            if self.alive { "alive" } else { "DEAD" },
-            if (self.slow_factor - 1.0).abs() > 1e-9 { format!(", slow x{}", self.slow_factor) } else { String::new() },
-            self.reads,
-            megabytes(self.read_bytes),
-            self.writes,
-            megabytes(self.written_bytes),
-            self.flushes,
-            self.errors,
-            self.busy_percent,
-            self.write_percent,
-            self.seek_seconds,
-            self.seeks,
-            self.rotation_seconds,
-            self.transfer_seconds,
-            self.buffer_hits,
-            self.streamed,
-            self.drains,
-            megabytes(self.dirty_bytes) / 1.048_576,
-            self.unflushed_writes,
-            self.queue_now,
-            self.queue_mean,
-            self.queue_max,
-            line("read", &self.read_latency_us),
-            line("write", &self.write_latency_us),
-            line("flush", &self.flush_latency_us),
-            l.quantiles.p50,
-            l.quantiles.p99,
-            l.quantiles.max,
-            l.over_1ms,
-            l.over_10ms,
-            if l.over_10ms > 0 { "  <- disturbed by the machine: repeat the run" } else { "" },
+            "{name}: {seconds} s, timing {timing}, {alive}{slow}\n\
+             reads      {reads} ({read_mb:.1} MB), writes {writes} ({written_mb:.1} MB), flushes {flushes}, errors {errors}\n\
+             head       busy {busy_percent:.1} % (writes {write_percent:.1} %): seeks {seek_seconds:.2} s ({seeks}), rotation \
+             {rotation_seconds:.2} s, transfer {transfer_seconds:.2} s\n\
+             buffer     {buffer_hits} hits, {streamed} streamed; cache {drains} drains, {dirty_mib:.1} MiB dirty, {unflushed_writes} \
+             writes not flushed\n\
+             queue      now {queue_now}, mean {queue_mean:.2}, max {queue_max}\n{latencies}\
+             lateness   p50 {p50} us, p99 {p99} us, max {max} us; over 1 ms: {over_1ms}, over 10 ms: {over_10ms}{disturbed}\n"
         )
     }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn megabytes(bytes: u64) -> f64 {
-    bytes as f64 / 1e6
-}
-
-#[allow(clippy::cast_precision_loss, reason = "for display")]
-fn ms(us: u64) -> f64 {
-    us as f64 / 1e3
 }

@@ -4,14 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::thread;
 
 use anyhow::{Context, bail};
 use kernel::loop_device;
 use kernel::scheduling::{ChildScheduling, first_in_first_out};
-
-const SETPRIV: &str = "/usr/bin/setpriv";
 
 /// Puts a loop device with direct I/O over `file`; returns its number.
 pub(crate) fn loop_attach(file: &Path) -> anyhow::Result<u32> {
@@ -66,16 +63,6 @@ pub(crate) fn in_real_time<R: Send>(priority: u8, work: impl FnOnce() -> R + Sen
         worker.join()
     });
     worked.map_err(|_| anyhow::anyhow!("a thread in real time panicked"))
-}
-
-/// A command with a process that the kernel kills when the thread that starts it ends (`setpriv`, where util-linux has it).
-pub(crate) fn dying_with_this(program: &str) -> Command {
-    if !Path::new(SETPRIV).exists() {
-        return Command::new(program);
-    }
-    let mut command = Command::new(SETPRIV);
-    command.args(["--pdeathsig", "KILL", "--", program]);
-    command
 }
 
 /// Opens for direct I/O.

@@ -167,7 +167,7 @@ impl DiskUp {
             bail!("/dev/loop-control is missing: load loop (`modprobe loop`), or give the container --privileged");
         }
         if let Some((program, package)) = self.fs.program()
-            && !in_path(program)
+            && crate::in_path(program).is_none()
         {
             bail!("{program} is missing: `apt-get install {package}`, or use --fs none");
         }
@@ -347,11 +347,6 @@ pub(crate) fn need_root() -> anyhow::Result<()> {
         bail!("emulated disks need root (mounts, loop devices): run it with sudo");
     }
     Ok(())
-}
-
-pub(crate) fn in_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
 }
 
 /// Starts the daemon and waits until it serves.

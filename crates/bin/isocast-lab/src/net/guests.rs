@@ -18,7 +18,8 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::bench::{CountedNames, child};
+use crate::bench::CountedNames;
+use crate::child;
 
 const PROGRAM: &str = "linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";

@@ -28,13 +28,7 @@ pub(super) struct Ran {
 
 impl NetworkFolder {
     pub(super) fn of(name: &str) -> anyhow::Result<Self> {
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if name.is_empty() || name.len() > 32 || !name.chars().all(good) {
-            bail!(crate::wrong_usage(format_args!(
-                "`{}` cannot name a network: 1 to 32 letters, digits, - and _",
-                name.escape_debug()
-            )));
-        }
+        crate::check_name("network", name)?;
         Ok(Self { name: name.to_owned(), folder: above().join(name) })
     }
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use sim::Random;
 use units::Nanos;
 
-use crate::bench::clock;
+use crate::clock;
 
 /// The largest frame: an Ethernet's, and the headers that guests may put before it.
 const FRAME_BYTES_MAX: usize = 2048;

@@ -34,7 +34,7 @@ pub(crate) use run::{ClientLateness, LATE_BOUND};
 pub(crate) use socket::{CERTIFIED_NAME, SealedAddress};
 pub(crate) use viewer::ViewerTerms;
 
-use super::Stop;
+use super::{Stop, joined};
 use grid::WindowGrid;
 use habits::ViewerHabits;
 use run::Thread;
@@ -141,10 +141,7 @@ pub(crate) fn run(plan: &ClientPlan, stop: &Stop, progress: &RunProgress) -> any
         let running: Vec<_> = (0..threads)
             .map(|part| scope.spawn(move || Thread::new(plan, viewers(plan, part, threads))?.run(stop, progress)))
             .collect();
-        running
-            .into_iter()
-            .map(|t| t.join().unwrap_or_else(|_| bail!("a client thread panicked")))
-            .collect::<anyhow::Result<Vec<_>>>()
+        running.into_iter().map(joined).collect::<anyhow::Result<Vec<_>>>()
     })?;
     stop.check()?;
     let seconds = progress.seconds(plan);

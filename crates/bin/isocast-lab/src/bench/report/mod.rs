@@ -164,13 +164,7 @@ impl Results {
     /// # Errors
     /// The folder cannot be written.
     pub(crate) fn keep(&self, folder: &Path) -> anyhow::Result<()> {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        let path = self.unfinished(folder);
-        fs::write(&path, serde_json::to_string(self)? + "\n").with_context(|| format!("writing {}", path.display()))
-    }
-
-    fn unfinished(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}.unfinished", self.label))
+        self.save(folder, "unfinished").map(drop)
     }
 
     /// Writes `label.json` into `folder`.
@@ -178,12 +172,18 @@ impl Results {
     /// # Errors
     /// The folder cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> anyhow::Result<()> {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
-        let path = folder.join(format!("{}.json", self.label));
-        fs::write(&path, serde_json::to_string(self)? + "\n").with_context(|| format!("writing {}", path.display()))?;
+        let path = self.save(folder, "json")?;
         // There is none where nothing was kept before.
-        let _ = fs::remove_file(self.unfinished(folder));
+        let _ = fs::remove_file(path.with_file_name(format!("{}.unfinished", self.label)));
         Ok(())
+    }
+
+    fn save(&self, folder: &Path, ending: &str) -> anyhow::Result<PathBuf> {
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let path = folder.join(format!("{}.{ending}", self.label));
+        let text = serde_json::to_string(self)? + "\n";
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
     }
 }
 
@@ -251,7 +251,7 @@ pub(super) mod tests {
         results.keep(folder.path()).unwrap();
         assert_eq!(read(folder.path()).unwrap(), []);
         results.write(folder.path()).unwrap();
-        assert!(!results.unfinished(folder.path()).exists());
+        assert!(!folder.path().join("warm.unfinished").exists());
         assert_eq!(read(folder.path()).unwrap(), [results]);
     }
 }

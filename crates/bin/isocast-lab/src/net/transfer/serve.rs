@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::net::UdpSocket;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +21,7 @@ use super::moving::{self, Watch};
 use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, hear, tell};
 use super::{TokenArgs, advice, check_reach, place, report};
 use crate::say;
+use crate::stop::Stop;
 
 /// Connections served at a time; a test has two.
 const CONNECTIONS_MAX: usize = 32;
@@ -61,10 +62,7 @@ pub(super) struct Receiving {
 impl ServeCommand {
     pub(in crate::net) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let token = self.token.read()?;
-        let stopped = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&stopped)).context("installing signal handlers")?;
-        }
+        let stop = Stop::on_signals()?;
         let mut listeners = Vec::new();
         for place in &self.listen {
             check_reach(&**place, token.as_ref())?;
@@ -78,7 +76,7 @@ impl ServeCommand {
         for listener in &listeners {
             receiving.start(Arc::clone(listener))?;
         }
-        while !stopped.load(Ordering::Relaxed) {
+        while !stop.is_set() {
             match ended.recv_timeout(STOP_CHECK_PERIOD) {
                 Ok(Ok((plan, side))) => writeln!(out, "{}", report::received(&plan, &side, self.json)?)?,
                 Ok(Err(error)) if self.once => return Err(error),

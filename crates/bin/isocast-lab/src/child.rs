@@ -1,89 +1,95 @@
-//! Programs a benchmark runs and waits for: itself for one experiment, `ip` and `tc` for a network.
+//! Programs that this one runs and waits for: itself for one experiment, servers, `ip` and `tc` for a network.
 //!
 //! Promise: a wish to stop is passed on once and the child given time to end in order; the child of a benchmark that
-//! is killed gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it).
+//! is killed gets a signal from the kernel.
 
 use std::ffi::OsStr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use units::Nanos;
 
-use super::{Stop, clock};
+use crate::clock;
+use crate::stop::Stop;
 
 const SETPRIV: &str = "/usr/bin/setpriv";
 /// Time for a child to end in order: an emulated disk's uploads are flushed.
 const END_MAX: Nanos = Nanos::from_secs(90);
 const PAUSE: Nanos = Nanos::from_millis(50);
 
+/// `program`, to get `signal` when the thread that starts it ends (`setpriv`, where util-linux has it).
+pub(crate) fn bound(program: &Path, signal: &str) -> Command {
+    if !Path::new(SETPRIV).exists() {
+        return Command::new(program);
+    }
+    let mut command = Command::new(SETPRIV);
+    command.args(["--pdeathsig", signal, "--"]).arg(program);
+    command
+}
+
 /// `program`, to get SIGTERM when this process ends, in a group of its own: an interrupt at the terminal reaches the
 /// benchmark, which then stops it in order.
 pub(crate) fn command(program: &Path) -> Command {
-    let mut command = if Path::new(SETPRIV).exists() {
-        let mut command = Command::new(SETPRIV);
-        command.args(["--pdeathsig", "TERM", "--"]).arg(program);
-        command
-    } else {
-        Command::new(program)
-    };
+    let mut command = bound(program, "TERM");
     command.process_group(0);
     command
 }
 
-/// Runs this program with `arguments`, its output being ours, to its end or until `stop`.
+/// Runs this program with `arguments` behind `prefix`, its output being ours, to its end or until `stop`.
 ///
 /// # Errors
 /// It failed, with the cause on standard error; or interrupted.
-pub(super) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], stop: &Stop) -> anyhow::Result<()> {
+pub(crate) fn this_program(arguments: &[impl AsRef<OsStr>], prefix: &[String], stop: &Stop) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("finding this program")?;
-    let mut command = match prefix.split_first() {
-        None => command(&program),
-        Some((first, rest)) => {
-            let mut command = command(Path::new(first));
-            command.args(rest).arg(&program);
-            command
-        }
-    };
-    let mut child = command.args(arguments).stdin(Stdio::null()).spawn().context("starting this program again")?;
-    let mut deadline = None;
+    let words: Vec<&OsStr> = prefix.iter().map(OsStr::new).chain([program.as_os_str()]).collect();
+    let mut command = command(Path::new(words[0]));
+    command.args(&words[1..]).args(arguments).stdin(Stdio::null());
+    let mut child = command.spawn().context("starting this program again")?;
     loop {
+        if stop.is_set() {
+            end(&mut child, END_MAX)?;
+            bail!("interrupted with the part that was under way");
+        }
         if let Some(status) = child.try_wait()? {
-            // It has said so itself.
-            if stop.is_set() {
-                bail!("interrupted with the part that was under way");
-            }
-            // Its results are kept, though no program reads its table any more.
+            // It has said so itself. Its results are kept, though no program reads its table any more.
             if !status.success() && status.code() != Some(crate::READER_GONE.into()) {
                 bail!("it failed ({status}); the reason stands above");
             }
             return Ok(());
         }
-        let now = clock::now();
-        match deadline {
-            None if stop.is_set() => {
-                let pid = Pid::from_raw(i32::try_from(child.id())?).context("a child has a process id")?;
-                kill_process(pid, Signal::TERM)?;
-                deadline = Some(now + END_MAX);
-            }
-            Some(deadline) if now > deadline => {
-                child.kill()?;
-                child.wait()?;
-                bail!("interrupted; a part did not end within {END_MAX} and was killed");
-            }
-            _ => {}
-        }
-        clock::sleep_until(now + PAUSE);
+        clock::sleep_until(clock::now() + PAUSE);
     }
+}
+
+/// Ends a program by SIGTERM, and after `span` by force.
+///
+/// # Errors
+/// It did not end in time.
+pub(crate) fn end(child: &mut Child, span: Nanos) -> anyhow::Result<()> {
+    if child.try_wait()?.is_some() {
+        return Ok(());
+    }
+    kill_process(Pid::from_child(child), Signal::TERM)?;
+    let deadline = clock::now() + span;
+    while clock::now() < deadline {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        clock::sleep_until(clock::now() + PAUSE);
+    }
+    child.kill()?;
+    child.wait()?;
+    bail!("process {} did not end within {span} of SIGTERM and was killed", child.id())
 }
 
 /// Runs a program that ends by itself, and returns its output; `name` and the Debian `package` (if it is not ours) are for errors.
 ///
 /// # Errors
 /// It is not installed, or failed.
-pub(super) fn output(command: &mut Command, name: &str, package: &str) -> anyhow::Result<String> {
+pub(crate) fn output(command: &mut Command, name: &str, package: &str) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| match package {
         "" => format!("`{name}` cannot be run"),
@@ -99,7 +105,7 @@ pub(super) fn output(command: &mut Command, name: &str, package: &str) -> anyhow
 ///
 /// # Errors
 /// It is not there, or failed.
-pub(super) fn isocast(arguments: &[&str]) -> anyhow::Result<String> {
+pub(crate) fn isocast(arguments: &[&str]) -> anyhow::Result<String> {
     output(command(&crate::isocast()?).args(arguments), &format!("isocast {}", arguments.join(" ")), "")
 }
 
@@ -107,7 +113,7 @@ pub(super) fn isocast(arguments: &[&str]) -> anyhow::Result<String> {
 ///
 /// # Errors
 /// As [`output`].
-pub(super) fn tool(line: &str, package: &str) -> anyhow::Result<String> {
+pub(crate) fn tool(line: &str, package: &str) -> anyhow::Result<String> {
     let mut words = line.split_ascii_whitespace();
     let program = words.next().context("a tool has a name")?;
     output(Command::new(program).args(words), line, package)
