@@ -267,6 +267,7 @@ fn write_file(
 }
 
 /// A camera that records with the server.
+#[derive(Default)]
 struct BenchCamera {
     begin: Nanos,
     path: String,
@@ -290,18 +291,8 @@ fn put_all(
     stop: &Stop,
     progress: &RunProgress,
 ) -> Vec<CameraResult> {
-    let camera = |n: usize| BenchCamera {
-        begin: begin(cameras, plan, n),
-        path: server.upload_path(&format!("{UPLOAD_PREFIX}camera-{n}.ts")),
-        socket: None,
-        piece: 0,
-        taken: 0,
-        held_up: Nanos::ZERO,
-        sent: 0,
-        ended: None,
-        answer: Vec::new(),
-        fate: None,
-    };
+    let path = |n: usize| server.upload_path(&format!("{UPLOAD_PREFIX}camera-{n}.ts"));
+    let camera = |n| BenchCamera { begin: begin(cameras, plan, n), path: path(n), ..BenchCamera::default() };
     let mut all: Vec<BenchCamera> = (0..cameras.count).map(camera).collect();
     let rate = rate_text(cameras.rate);
     for turn in 0_u64.. {

@@ -298,28 +298,21 @@ fn lab_when_writers_begin(
 ) -> Option<Statistics> {
     let name = job.lab_disk.as_deref().filter(|_| job.writers.count > 0)?;
     let begin = plan.measure + job.writers.after;
-    while clock::now() < begin && !stop.is_set() && begin < progress.end(plan) {
-        clock::sleep_until(begin.min(clock::now() + Nanos::from_millis(200)));
-    }
+    clock::wait_until(begin, || stop.is_set() || begin >= progress.end(plan));
     lab_disk::statistics(name).ok()
 }
 
 /// Makes the emulated disk slower when that is due, and as fast as before when the run is over.
 fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &AtomicBool) {
-    let due = plan.begin + slower.after;
-    let wait = |until: Nanos| {
-        while clock::now() < until && !stop.is_set() && !over.load(Ordering::Relaxed) {
-            clock::sleep_until(until.min(clock::now() + Nanos::from_millis(200)));
-        }
-    };
-    wait(due);
+    let is_over = || stop.is_set() || over.load(Ordering::Relaxed);
+    clock::wait_until(plan.begin + slower.after, is_over);
     say(format_args!("the disk takes {} times as long from now on", slower.factor));
     for factor in [slower.factor, 1.0] {
         if let Err(error) = lab_disk::slow(name, factor) {
             say(format_args!("{error:#}"));
         }
         if factor > 1.0 {
-            wait(Nanos::MAX);
+            clock::wait_until(Nanos::MAX, is_over);
         }
     }
 }
@@ -341,10 +334,7 @@ fn sample(
             words = server_counts::ask(address, stop);
         }
         let due = plan.measure + Nanos::from_secs(second);
-        while clock::now() < due && !stop.is_set() {
-            // In steps, so that an interrupt during a long ramp is seen.
-            clock::sleep_until(due.min(clock::now() + Nanos::from_millis(500)));
-        }
+        clock::wait_until(due, || stop.is_set());
         if stop.is_set() {
             break;
         }

@@ -1,7 +1,7 @@
 //! Machine of a result: without it a figure means nothing.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::say;
 use serde::{Deserialize, Serialize};
@@ -92,9 +92,8 @@ fn tool(line: &str) -> String {
 fn disk(root: &Path) -> Option<HostDisk> {
     let device = account::device_of(root)?;
     let block = Path::new("/sys/class/block").join(&device);
-    // A partition has no queue of its own: its disk's is one step up.
-    let queue = [block.join("queue"), block.join("../queue")].into_iter().find(|p| p.exists())?;
-    let read = |path: std::path::PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+    let queue = queue_of(&block)?;
+    let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let scheduler = read(queue.join("scheduler"));
     let chosen = scheduler.split(['[', ']']).nth(1).unwrap_or(&scheduler).to_owned();
     let backing = read(block.join("loop/backing_file"));
@@ -107,6 +106,11 @@ fn disk(root: &Path) -> Option<HostDisk> {
         file_system: file_system(root).unwrap_or_default(),
         device,
     })
+}
+
+/// A partition has no queue of its own: its disk's is one step up.
+fn queue_of(block: &Path) -> Option<PathBuf> {
+    [block.join("queue"), block.join("../queue")].into_iter().find(|queue| queue.exists())
 }
 
 /// The type of the file system that holds `path`: of the mounts above it, the longest.
@@ -127,7 +131,7 @@ fn file_system(path: &Path) -> Option<String> {
 /// A device's read-ahead, set for as long as this lives.
 #[derive(Debug)]
 pub(crate) struct KernelReadAhead {
-    file: std::path::PathBuf,
+    file: PathBuf,
     before: String,
 }
 
@@ -135,8 +139,7 @@ impl KernelReadAhead {
     /// Sets the read-ahead of the disk under `root`; `None` where it cannot be set (not root, no disk).
     pub(crate) fn set(root: &Path, kib: u64) -> Option<Self> {
         let block = Path::new("/sys/class/block").join(account::device_of(root)?);
-        let files = [block.join("queue/read_ahead_kb"), block.join("../queue/read_ahead_kb")];
-        let file = files.into_iter().find(|p| p.exists())?;
+        let file = queue_of(&block)?.join("read_ahead_kb");
         let before = fs::read_to_string(&file).ok()?.trim().to_owned();
         fs::write(&file, kib.to_string()).ok()?;
         Some(Self { file, before })

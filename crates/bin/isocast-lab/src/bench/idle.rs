@@ -37,9 +37,7 @@ pub(super) fn hold(count: usize, plan: &ClientPlan, stop: &Stop, progress: &RunP
         // One that cannot connect is missing from the count, which the run reports.
         sockets.extend(open(plan.terms.address, &request_text(&plan.authority, path, plan.seed, FIRST_INDEX + n)));
     }
-    while !stop.is_set() && clock::now() < progress.end(plan) {
-        clock::sleep_until(clock::now() + Nanos::from_millis(200));
-    }
+    clock::wait_until(Nanos::MAX, || stop.is_set() || clock::now() >= progress.end(plan));
     sockets.iter().filter(|socket| is_admitted(socket)).count()
 }
 

@@ -9,8 +9,7 @@ pub(crate) struct Quantiles {
     pub p50: f64,
     /// 95 % are.
     pub p95: f64,
-    /// 99 % are; 0 in results older than the figure.
-    #[serde(default)]
+    /// 99 % are.
     pub p99: f64,
     /// All are.
     pub max: f64,

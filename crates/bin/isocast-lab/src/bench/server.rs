@@ -131,7 +131,7 @@ pub(crate) struct RunningServer {
     pub sealed: Option<SealedAddress>,
     /// Host and port for the Host header.
     pub authority: String,
-    /// Path template with `{content}`, `{rate}` and `{number}` (or `{n}`).
+    /// Path template with `{content}`, `{rate}` and `{number}`.
     template: String,
     /// Its first process, if known.
     pub pid: Option<u32>,
@@ -169,7 +169,6 @@ impl RunningServer {
             .replace("{content}", &escaped(content))
             .replace("{rate}", &rate_text(rate))
             .replace("{number}", &n.to_string())
-            .replace("{n}", &n.to_string())
     }
 
     /// A connection to it.

@@ -87,9 +87,7 @@ pub(crate) fn upload(
     stop: &Stop,
     done: &Mutex<Vec<UploadResult>>,
 ) {
-    while clock::now() < begin && !stop.is_set() && begin < end() {
-        clock::sleep_until(begin.min(clock::now() + PAUSE));
-    }
+    clock::wait_until(begin, || stop.is_set() || begin >= end());
     let start = Cell::new(begin);
     let give_up = || stop.is_set() || clock::now() > (start.get() + ANSWER_MAX).min(end() + GRACE);
     let (mut connection, piece) = (server.connection(give_up), vec![0x5a_u8; PIECE_BYTES]);

@@ -61,7 +61,7 @@ struct FioCase {
 }
 
 #[derive(Debug, Serialize)]
-struct Result1 {
+struct CheckedCase {
     case: String,
     unit: &'static str,
     model: f64,
@@ -143,7 +143,7 @@ impl DiskCheck {
         cases: &[FioCase],
         stop: &Stop,
         out: &mut dyn Write,
-    ) -> anyhow::Result<Vec<Result1>> {
+    ) -> anyhow::Result<Vec<CheckedCase>> {
         let device = places.load().and_then(|s| s.device).context("the disk has no device")?;
         let subject =
             CheckedDisk { places, parameters: p, device: &device, seconds: self.seconds, tolerance: self.tolerance };
@@ -186,7 +186,7 @@ struct CheckedDisk<'a> {
 
 impl CheckedDisk<'_> {
     /// Measures until a run is within the tolerance, or an undisturbed one is not.
-    fn settle(&self, case: &FioCase, stop: &Stop) -> anyhow::Result<Result1> {
+    fn settle(&self, case: &FioCase, stop: &Stop) -> anyhow::Result<CheckedCase> {
         for attempt in 1.. {
             let mut result = self.measure(case, stop)?;
             result.attempts = attempt;
@@ -197,17 +197,17 @@ impl CheckedDisk<'_> {
         bail!("not reached: the loop ends with its last attempt")
     }
 
-    fn measure(&self, case: &FioCase, stop: &Stop) -> anyhow::Result<Result1> {
+    fn measure(&self, case: &FioCase, stop: &Stop) -> anyhow::Result<CheckedCase> {
         const SEED: u64 = 1;
         const ANGLES: u64 = 16;
         let Self { places, parameters: p, device, .. } = *self;
         let load = &case.load;
         let plain = predict(p, load, SEED)?;
         let random = load.pattern == OffsetOrder::Random;
-        let mut job = FioRun { places, device, load, list: None };
+        let mut list = None;
         let model = if random {
             let count = sensible_count(plain.requests_per_second * f64::from(self.seconds));
-            job.list = Some(job.write_list(p.size, count, SEED)?);
+            list = Some(self.write_list(load, count, SEED)?);
             // The angle of the platters is chance: the model's figure is the mean over many.
             let mut sum = 0.0;
             for angle in 0..ANGLES {
@@ -221,8 +221,8 @@ impl CheckedDisk<'_> {
         fs::File::open(device).and_then(|d| d.sync_all()).context("cannot flush the disk")?;
         control::ask(places, "drop; reset")?;
         let pressure = Pressure::now();
-        let measured = job.run(self.seconds, stop);
-        if let Some(list) = &job.list {
+        let measured = self.fio(load, list.as_ref(), stop);
+        if let Some(list) = &list {
             fs::remove_file(list).context("cannot remove the list")?;
         }
         let measured = measured?;
@@ -230,7 +230,7 @@ impl CheckedDisk<'_> {
         let statistics: Statistics = serde_json::from_str(&control::ask(places, "stat")?)?;
         let (unit, measured) = if random { ("requests/s", measured.0) } else { ("MB/s", measured.1 / 1e6) };
         let deviation_percent = (measured / model - 1.0) * 100.0;
-        Ok(Result1 {
+        Ok(CheckedCase {
             case: case.name.clone(),
             unit,
             model,
@@ -241,28 +241,13 @@ impl CheckedDisk<'_> {
             ok: deviation_percent.abs() <= self.tolerance,
         })
     }
-}
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates between the bounds")]
-fn sensible_count(requests: f64) -> usize {
-    (requests as usize).clamp(50, 1_000_000)
-}
-
-/// One run of fio.
-struct FioRun<'a> {
-    places: &'a Places,
-    device: &'a Path,
-    load: &'a Workload,
-    list: Option<PathBuf>,
-}
-
-impl FioRun<'_> {
     /// The offsets in fio's own form.
-    fn write_list(&self, size: u64, count: usize, seed: u64) -> anyhow::Result<PathBuf> {
+    fn write_list(&self, load: &Workload, count: usize, seed: u64) -> anyhow::Result<PathBuf> {
         let device = self.device.display();
         let mut text = format!("fio version 2 iolog\n{device} add\n{device} open\n");
-        for offset in self.load.offsets(size, seed).take(count) {
-            writeln!(text, "{device} read {offset} {}", self.load.block)?;
+        for offset in load.offsets(self.parameters.size, seed).take(count) {
+            writeln!(text, "{device} read {offset} {}", load.block)?;
         }
         writeln!(text, "{device} close")?;
         let path = self.places.home.join("offsets");
@@ -271,19 +256,19 @@ impl FioRun<'_> {
     }
 
     /// (requests per second, bytes per second).
-    fn run(&self, seconds: u32, stop: &Stop) -> anyhow::Result<(f64, f64)> {
+    fn fio(&self, load: &Workload, list: Option<&PathBuf>, stop: &Stop) -> anyhow::Result<(f64, f64)> {
         let mut fio = child::bound(Path::new("fio"), "KILL");
         fio.args(["--name=check", "--direct=1", "--ioengine=libaio", "--output-format=json", "--zero_buffers=1"]);
         // A thread, not a process of its own: it ends together with fio.
         fio.arg("--thread");
-        fio.arg(format!("--filename={}", self.device.display())).arg(format!("--iodepth={}", self.load.depth));
-        let direction = if self.load.op == Op::Read { "read" } else { "write" };
-        match &self.list {
+        fio.arg(format!("--filename={}", self.device.display())).arg(format!("--iodepth={}", load.depth));
+        let direction = if load.op == Op::Read { "read" } else { "write" };
+        match list {
             Some(list) => fio.arg(format!("--read_iolog={}", list.display())).arg("--replay_no_stall=1"),
             None => fio
-                .args([format!("--rw={direction}"), format!("--bs={}", self.load.block)])
-                .arg(format!("--offset={}", self.load.offset))
-                .arg(format!("--runtime={seconds}"))
+                .args([format!("--rw={direction}"), format!("--bs={}", load.block)])
+                .arg(format!("--offset={}", load.offset))
+                .arg(format!("--runtime={}", self.seconds))
                 .arg("--time_based"),
         };
         // Else the measuring program's own wait for a CPU counts as the disk's time.
@@ -294,14 +279,19 @@ impl FioRun<'_> {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout).context("fio's report")?;
         let job = &report["jobs"][0][direction];
         let figure = |key: &str| job[key].as_f64().with_context(|| format!("fio reports no {key}"));
-        let depth = f64::from(self.load.depth);
-        let requests = match self.list {
+        let depth = f64::from(load.depth);
+        let requests = match list {
             // fio 3.33 stops its clock when the list's last request is sent, with the queue still full.
             Some(_) if depth > 1.0 => (figure("total_ios")? - depth) / figure("runtime")? * 1e3,
             _ => figure("iops")?,
         };
         Ok((requests, figure("bw_bytes")?))
     }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates between the bounds")]
+fn sensible_count(requests: f64) -> usize {
+    (requests as usize).clamp(50, 1_000_000)
 }
 
 /// As `Command::output`, for a program that prints little; it is killed when it is time to stop, or this process dies.

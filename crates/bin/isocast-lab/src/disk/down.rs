@@ -12,7 +12,7 @@ use rustix::mount::UnmountFlags;
 use rustix::process::Signal;
 
 use super::control;
-use super::state::{EmulatorState, Places, ProcessId, memory_backing, remove_shared};
+use super::state::{EmulatorState, Places, ProcessId, has_ended, memory_backing, remove_shared, unless_missing};
 use super::sys;
 use crate::say;
 
@@ -66,7 +66,7 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
         None => Some(memory_backing(&places.name)),
     };
     if let Some(backing) = backing {
-        remove_if_there(&backing)?;
+        unless_missing(fs::remove_file(&backing)).with_context(|| format!("cannot remove {}", backing.display()))?;
         if let Some(directory) = backing.parent().filter(|d| d.ends_with("isocast-lab")) {
             remove_shared(directory).with_context(|| format!("cannot remove {}", directory.display()))?;
         }
@@ -85,15 +85,6 @@ pub(crate) fn reap() {
         {
             say(format_args!("warning: remains of disk `{}`: {error:#}", places.name));
         }
-    }
-}
-
-fn remove_if_there(path: &Path) -> anyhow::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -182,24 +173,15 @@ fn unescaped(text: &str) -> String {
 /// Waits for a process to end by itself for `patience`, then kills it.
 fn end_process(id: ProcessId, patience: Duration) -> anyhow::Result<()> {
     let Some(handle) = id.handle() else { return Ok(()) };
-    if has_ended(&handle, patience)? {
+    if has_ended(&handle, Some(patience)) {
         return Ok(());
     }
     match rustix::process::pidfd_send_signal(&handle, Signal::KILL) {
         Ok(()) | Err(rustix::io::Errno::SRCH) => {}
         Err(error) => return Err(error).with_context(|| format!("cannot kill the daemon, process {}", id.pid)),
     }
-    if !has_ended(&handle, Duration::from_secs(10))? {
+    if !has_ended(&handle, Some(Duration::from_secs(10))) {
         bail!("the daemon, process {}, does not die", id.pid);
     }
     Ok(())
-}
-
-fn has_ended(handle: &impl std::os::fd::AsFd, patience: Duration) -> anyhow::Result<bool> {
-    let mut fds = [rustix::event::PollFd::new(handle, rustix::event::PollFlags::IN)];
-    let timeout = rustix::event::Timespec {
-        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: patience.subsec_nanos().into(),
-    };
-    Ok(rustix::event::poll(&mut fds, Some(&timeout)).context("poll")? > 0)
 }

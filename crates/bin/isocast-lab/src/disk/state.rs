@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags};
@@ -78,25 +79,20 @@ impl Places {
     /// Removes the directory, and the one above it if it was the last.
     pub(crate) fn remove(&self) -> io::Result<()> {
         for directory in [self.fuse(), self.mount()] {
-            match fs::remove_dir(directory) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            unless_missing(fs::remove_dir(directory))?;
         }
-        for file in
-            [self.control(), self.log(), self.state(), self.home.join("state.json.new"), self.home.join("offsets")]
-        {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+        let others = ["state.json.new", "offsets"].map(|name| self.home.join(name));
+        for file in [self.control(), self.log(), self.state()].into_iter().chain(others) {
+            unless_missing(fs::remove_file(file))?;
         }
-        match fs::remove_dir(&self.home) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        unless_missing(fs::remove_dir(&self.home))?;
         remove_shared(Path::new(RUN))
     }
+}
+
+/// The outcome of a removal, which need not find anything.
+pub(crate) fn unless_missing(removed: io::Result<()>) -> io::Result<()> {
+    removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 /// Makes the file if it is missing, in a directory that disks share.
@@ -184,8 +180,23 @@ impl ProcessId {
 
     /// Returns when it has ended.
     pub(crate) fn wait(self) {
-        let Some(handle) = self.handle() else { return };
-        while rustix::event::poll(&mut [PollFd::new(&handle, PollFlags::IN)], None) == Err(Errno::INTR) {}
+        if let Some(handle) = self.handle() {
+            has_ended(&handle, None);
+        }
+    }
+}
+
+/// Whether the process of this handle ends within `patience`; waits for it without one.
+pub(crate) fn has_ended(handle: &OwnedFd, patience: Option<Duration>) -> bool {
+    let timeout = patience.map(|patience| Timespec {
+        tv_sec: i64::try_from(patience.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: patience.subsec_nanos().into(),
+    });
+    loop {
+        match rustix::event::poll(&mut [PollFd::new(handle, PollFlags::IN)], timeout.as_ref()) {
+            Err(Errno::INTR) => {}
+            polled => return polled.is_ok_and(|ready| ready > 0),
+        }
     }
 }
 

@@ -244,16 +244,7 @@ impl PlanCommand {
         // Viewers that share contents gain by memory that is not counted for.
         let memory =
             if self.popularity.is_some() { machine.memory.0 } else { machine.memory.0.min(simulated_memory(carried)) };
-        let mut scenario = scenario(machine, disks, memory)?;
-        scenario.load.streams_max = usize::try_from(streams)?;
-        // Streams are spread over the disks: each of another content, and as many again.
-        scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?) * 2;
-        scenario.load.rates = rates.to_vec();
-        scenario.load.popularity = Popularity::Even;
-        // All begin within the first third of the time.
-        scenario.safety = Nanos::from_secs(self.simulate);
-        scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));
-        scenario.load.viewing = (scenario.safety, scenario.safety);
+        let mut scenario = scenario((machine, disks), memory, (streams, rates), self.simulate)?;
         if let Some(contents) = self.popularity {
             scenario.load.contents_per_disk = contents.div_ceil(u32::try_from(disks.len())?);
             scenario.load.content_bytes = (self.content.0, self.content.0);
@@ -300,8 +291,13 @@ impl PlanCommand {
     }
 }
 
-/// A run of the simulator on these disks, with nothing to do yet.
-fn scenario(machine: &PlannedMachine, disks: &[&PlannedDisk], memory: u64) -> anyhow::Result<Scenario> {
+/// A run of the simulator on these disks for `seconds`, with as many streams at these rates.
+fn scenario(
+    (machine, disks): (&PlannedMachine, &[&PlannedDisk]),
+    memory: u64,
+    (streams, rates): (u32, &[BitRate]),
+    seconds: u64,
+) -> anyhow::Result<Scenario> {
     for disk in disks {
         disk.model
             .check()
@@ -315,6 +311,15 @@ fn scenario(machine: &PlannedMachine, disks: &[&PlannedDisk], memory: u64) -> an
     };
     scenario.disks = disks.iter().map(setup).collect();
     (scenario.be_share, scenario.link) = (machine.be_share(), machine.net);
+    scenario.load.streams_max = usize::try_from(streams)?;
+    // Streams are spread over the disks: each of another content, and as many again.
+    scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?).max(1) * 2;
+    scenario.load.rates = rates.to_vec();
+    scenario.load.popularity = Popularity::Even;
+    // All begin within the first third of the time.
+    scenario.safety = Nanos::from_secs(seconds);
+    scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));
+    scenario.load.viewing = (scenario.safety, scenario.safety);
     Ok(scenario)
 }
 

@@ -10,7 +10,7 @@ use capacity::{PlannedCameras, PlannedLayout, PlannedMachine, PlannedRecorder, r
 use clap::Args;
 use kernel::permissions;
 use serde::Serialize;
-use sim::{Popularity, Trace};
+use sim::Trace;
 use units::{BitRate, ByteCount, Nanos, counted, limits};
 
 use super::drive::PlannedDisk;
@@ -140,17 +140,11 @@ impl RecorderOptions {
         recorded: &PlannedRecorder,
     ) -> anyhow::Result<SimulatedRecorder> {
         let count = u32::try_from(disks.len())?;
-        let mut scenario = scenario(machine, disks, machine.memory.0.min(super::simulated_memory(&recorded.beside)))?;
-        scenario.load.streams_max = usize::try_from(recorded.beside.streams)?;
-        scenario.load.contents_per_disk = recorded.beside.streams.div_ceil(count).max(1) * 2;
-        scenario.load.rates = rates.to_vec();
-        scenario.load.popularity = Popularity::Even;
+        let memory = machine.memory.0.min(super::simulated_memory(&recorded.beside));
+        let mut scenario = scenario((machine, disks), memory, (recorded.beside.streams, rates), seconds)?;
         scenario.load.recorded = recorded.cameras.div_ceil(count);
         scenario.load.recording_rates = vec![self.camera_rate.unwrap_or_default()];
         scenario.load.durable = self.durable;
-        scenario.safety = Nanos::from_secs(seconds);
-        scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(recorded.beside.streams.max(1)));
-        scenario.load.viewing = (scenario.safety, scenario.safety);
         let contents = u64::from(scenario.load.contents_per_disk + scenario.load.recorded);
         permissions::allow_open_files(u64::from(count) * contents + u64::from(recorded.beside.streams) * 2)
             .context("simulating the counted streams (`--simulate 0` leaves it out)")?;

@@ -18,9 +18,10 @@ const BODY_BYTES_MAX: u64 = u64::MAX / 2;
 const READ_BYTES: usize = 4096;
 
 /// State of a connection.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum ConnectionState {
     /// Not begun.
+    #[default]
     Idle,
     /// Connecting, or sending the request from `sent` on.
     Asking { socket: ClientSocket, sent: usize },

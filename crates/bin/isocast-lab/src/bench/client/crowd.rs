@@ -97,6 +97,7 @@ struct RequestedSegment {
     counts: bool,
 }
 
+#[derive(Default)]
 struct CrowdViewer {
     connection: ConnectionState,
     request: Vec<u8>,
@@ -138,19 +139,12 @@ pub(crate) fn run(
 ) -> anyhow::Result<CrowdFigures> {
     let files = crowd.viewers + plan.paths.len();
     permissions::allow_open_files(files as u64).with_context(|| format!("{files} connections"))?;
-    let viewer = |_| CrowdViewer {
-        connection: ConnectionState::Idle,
-        request: Vec::new(),
-        next: 0,
-        requested: None,
-        ended: Nanos::ZERO,
-    };
     let mut run = CrowdRun {
         crowd,
         plan,
         paths: crowd.contents.iter().map(|content| path_of(content)).collect(),
         address: plan.terms.address,
-        viewers: (0..crowd.viewers).map(viewer).collect(),
+        viewers: (0..crowd.viewers).map(|_| CrowdViewer::default()).collect(),
         sockets: WaitedSockets::new(crowd.viewers)?,
         agenda: BinaryHeap::new(),
         found: CrowdFigures { viewers: crowd.viewers, rate_bps: crowd.rate.0, ..CrowdFigures::default() },

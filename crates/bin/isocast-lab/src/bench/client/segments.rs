@@ -133,6 +133,7 @@ struct SegmentViewer {
     is_refused: bool,
 }
 
+#[derive(Default)]
 struct Track {
     viewer: usize,
     /// The playlist's, then the segments'.
@@ -175,10 +176,7 @@ pub(crate) fn play(audience: &SegmentAudience, stop: &Stop) -> anyhow::Result<Se
             viewer: n,
             requests:
                 [&track.playlist].into_iter().chain(&track.segments).map(|text| text.clone().into_bytes()).collect(),
-            done: 0,
-            connection: ConnectionState::Idle,
-            is_waiting: false,
-            requested_at: None,
+            ..Track::default()
         }));
         viewers.push(SegmentViewer {
             begin: begin + audience.gap.saturating_mul(n as u64),

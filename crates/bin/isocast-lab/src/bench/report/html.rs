@@ -19,25 +19,17 @@ pub(super) fn page(all: &[Results]) -> anyhow::Result<String> {
     );
     for (n, results) in all.iter().enumerate() {
         if n == 0 {
-            page.push_str(&host(results));
+            let _ = writeln!(page, "<p>{}</p>", host(results));
         }
         page.push_str(&section(results)?);
     }
     Ok(page)
 }
 
-fn host(results: &Results) -> String {
-    let host = &results.host;
-    format!(
-        "<p>{} · {} × {} · Linux {} · {} KiB of memory · isocast {} ({})</p>\n",
-        escaped(&host.date),
-        host.processors,
-        escaped(&host.processor),
-        escaped(&host.kernel),
-        host.memory_kib,
-        escaped(&host.version),
-        escaped(host.commit.as_deref().unwrap_or("no commit known")),
-    )
+fn host(Results { host, .. }: &Results) -> String {
+    let (machine, commit) = (host.sentence(), host.commit.as_deref().unwrap_or("no commit known"));
+    let (memory, version) = (host.memory_kib, &host.version);
+    escaped(&format!("{machine} · {memory} KiB of memory · isocast {version} ({commit})"))
 }
 
 fn section(results: &Results) -> anyhow::Result<String> {

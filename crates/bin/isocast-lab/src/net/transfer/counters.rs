@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use serde::{Deserialize, Serialize};
+use units::Nanos;
+
+use crate::bench::CountedNames;
 
 /// Columns of `/proc/net/dev` after the interface's name.
 const COLUMNS: [&str; 16] = [
@@ -98,7 +101,7 @@ impl TroubleCounter {
 pub(super) struct NetCounters {
     interfaces: BTreeMap<String, BTreeMap<&'static str, u64>>,
     protocols: BTreeMap<String, u64>,
-    machine_ticks: u64,
+    machine: Nanos,
 }
 
 impl NetCounters {
@@ -110,14 +113,13 @@ impl NetCounters {
         Self {
             interfaces: interfaces(&text("/proc/net/dev")),
             protocols,
-            machine_ticks: machine_ticks(&text("/proc/stat")),
+            machine: Nanos(CountedNames::default().read().machine_cpu_ns),
         }
     }
 
     /// Processor time of the machine since `before`, seconds.
     pub(super) fn machine_cpu_seconds(&self, before: &Self) -> f64 {
-        // USER_HZ is 100 wherever Linux shows it.
-        f64::from(u32::try_from(self.machine_ticks.saturating_sub(before.machine_ticks)).unwrap_or(u32::MAX)) / 100.0
+        self.machine.saturating_sub(before.machine).as_secs_f64()
     }
 
     /// The interface that carried most since `before`.
@@ -187,13 +189,6 @@ fn protocols(text: &str) -> BTreeMap<String, u64> {
         .collect()
 }
 
-/// Busy time of all processors: user, nice, system, irq, softirq.
-fn machine_ticks(stat: &str) -> u64 {
-    let first = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = first.split_ascii_whitespace().skip(1).map_while(|tick| tick.parse().ok()).collect();
-    [0, 1, 2, 5, 6].iter().filter_map(|&index| ticks.get(index)).sum()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,7 +196,11 @@ mod tests {
     const HEAD: &str = "Inter-|   Receive\n face |bytes\n";
 
     fn counters(dev: &str, snmp: &str) -> NetCounters {
-        NetCounters { interfaces: interfaces(&format!("{HEAD}{dev}")), protocols: protocols(snmp), machine_ticks: 0 }
+        NetCounters {
+            interfaces: interfaces(&format!("{HEAD}{dev}")),
+            protocols: protocols(snmp),
+            machine: Nanos::ZERO,
+        }
     }
 
     #[test]
@@ -244,6 +243,6 @@ mod tests {
         let now = NetCounters::read();
         assert!(now.interfaces.contains_key("lo"), "{:?}", now.interfaces.keys());
         assert!(now.protocols.contains_key("Tcp RetransSegs") && now.protocols.contains_key("TcpExt TCPTimeouts"));
-        assert!(now.machine_ticks > 0);
+        assert!(now.machine > Nanos::ZERO);
     }
 }
