@@ -182,12 +182,14 @@ pub(super) fn put_all(server: &RunningServer, contents: &[KeptContent], stop: &S
         let body = UploadBody { piece: &[0; PIECE_BYTES], bytes: content.bytes };
         connection.put(&server.upload_path(&content.name), body).with_context(|| format!("uploading {}", content.name))
     };
-    thread::scope(|scope| {
+    let outcome = thread::scope(|scope| {
         let uploads: Vec<_> = contents.iter().map(|one| scope.spawn(move || put(one))).collect();
         let answers = uploads.into_iter().map(joined);
         answers.collect::<Vec<_>>().into_iter().collect::<anyhow::Result<()>>()
-    })?;
-    stop.check()
+    });
+    // Else an interrupt would be an upload that did not end.
+    stop.check()?;
+    outcome
 }
 
 fn delete(server: &RunningServer, content: &KeptContent) -> anyhow::Result<()> {
