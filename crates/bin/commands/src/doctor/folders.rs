@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::host::Examined;
-use super::{Finding, Severity, advice, finding, not_looked_at, serious};
+use super::{FindingList, Severity};
 
 /// Largest contents that are looked at for fragments.
 const CONTENTS_MAX: usize = 64;
@@ -50,145 +50,108 @@ impl Mount {
     }
 }
 
-pub(super) fn examine(host: &Examined, root: &Path) -> Vec<Finding> {
+pub(super) fn examine(list: &mut FindingList, host: &Examined, root: &Path) {
     let name = root.display().to_string();
-    let mut found = Vec::new();
     if let Some(mount) = mount_of(host, root) {
-        found.extend(mounted(&mount, &name));
-        found.extend(network_file_system(&mount, &name));
+        mounted(list, &mount, &name);
+        network_file_system(list, &mount, &name);
     }
-    found.extend(full(host, &name));
-    found.extend(fragmented(host, root, &name));
-    found
+    full(list, host, &name);
+    fragmented(list, host, root, &name);
 }
 
-fn mounted(mount: &Mount, name: &str) -> Vec<Finding> {
-    let mut found = Vec::new();
+fn mounted(list: &mut FindingList, mount: &Mount, name: &str) {
     let remount = |options: &str| format!("mount -o remount,{options} {name}   (and in /etc/fstab)");
     if ["overlay", "btrfs", "zfs", "cifs", "9p", "vfat", "exfat"].contains(&mount.kind.as_str())
         || mount.kind.starts_with("fuse")
     {
-        found.push(advice(("file-system", name), [
-            format!("it is on {}", mount.kind),
-            "positions on the disk are not known there, or reads go through a cache: each is taken for a seek of 12 ms, and the \
-             disk is promised to half as many streams".to_owned(),
-            format!("isocast cp --alone {name} FOLDER   (on ext4 or XFS, and serve that instead)"),
-        ]));
+        list.advice("file-system", name, format!("it is on {}", mount.kind))
+            .why("positions on the disk are not known there, or reads go through a cache: each is taken for a seek of 12 ms, and the \
+                  disk is promised to half as many streams")
+            .mend(format!("isocast cp --alone {name} FOLDER   (on ext4 or XFS, and serve that instead)"));
     }
     if mount.has("ro") {
-        found.push(advice(
-            ("read-only", name),
-            [
-                "it is mounted read-only".to_owned(),
-                "every upload is refused (507); ext4 does so by itself after an error of the disk".to_owned(),
-                format!("dmesg | grep -i 'remounting'; fsck, then {}", remount("rw")),
-            ],
-        ));
+        list.advice("read-only", name, "it is mounted read-only")
+            .why("every upload is refused (507); ext4 does so by itself after an error of the disk")
+            .mend(format!("dmesg | grep -i 'remounting'; fsck, then {}", remount("rw")));
     }
     if mount.has("sync") || mount.has("strictatime") {
         let option = if mount.has("sync") { "sync" } else { "strictatime" };
-        found.push(advice(
-            ("mount-options", name),
-            [
-                format!("it is mounted with `{option}`"),
-                "reads and writes cost a write to the journal each, which is a seek of 12 ms".to_owned(),
-                remount("async,relatime"),
-            ],
-        ));
+        list.advice("mount-options", name, format!("it is mounted with `{option}`"))
+            .why("reads and writes cost a write to the journal each, which is a seek of 12 ms")
+            .mend(remount("async,relatime"));
     }
     if mount.value("data") == Some("journal") {
-        found.push(serious(("mount-options", name), [
-            "it is mounted with `data=journal`".to_owned(),
-            "ext4 then knows no direct I/O: all goes through the page cache, which writes when it likes, and everything twice".to_owned(),
-            format!("tune2fs -o journal_data_ordered {}   (and mount it anew)", mount.source),
-        ]));
+        list.serious("mount-options", name, "it is mounted with `data=journal`")
+            .why("ext4 then knows no direct I/O: all goes through the page cache, which writes when it likes, and everything twice")
+            .mend(format!("tune2fs -o journal_data_ordered {}   (and mount it anew)", mount.source));
     }
     if mount.has("nobarrier") || mount.value("barrier") == Some("0") {
-        found.push(serious(
-            ("mount-options", name),
-            [
-                "it is mounted without barriers".to_owned(),
-                "a power cut loses acknowledged uploads: those in the drive's cache (up to 256 MiB)".to_owned(),
-                remount("barrier"),
-            ],
-        ));
+        list.serious("mount-options", name, "it is mounted without barriers")
+            .why("a power cut loses acknowledged uploads: those in the drive's cache (up to 256 MiB)")
+            .mend(remount("barrier"));
     }
-    found
 }
 
-fn network_file_system(mount: &Mount, name: &str) -> Vec<Finding> {
+fn network_file_system(list: &mut FindingList, mount: &Mount, name: &str) {
     if !mount.kind.starts_with("nfs") {
-        return Vec::new();
+        return;
     }
-    let mut found = vec![advice(
-        ("nfs", name),
-        [
-            format!("it is on {} ({})", mount.kind, mount.source),
-            "the disk behind is not ours to schedule: no rate can be guaranteed by counting its seeks".to_owned(),
-            format!("isocast serve --root FOLDER   (on the machine that has the disk: {})", mount.source),
-        ],
-    )];
+    list.advice("nfs", name, format!("it is on {} ({})", mount.kind, mount.source))
+        .why("the disk behind is not ours to schedule: no rate can be guaranteed by counting its seeks")
+        .mend(format!("isocast serve --root FOLDER   (on the machine that has the disk: {})", mount.source));
     for option in ["rsize", "wsize"] {
         let bytes = mount.value(option).and_then(|bytes| bytes.parse::<u64>().ok());
         if let Some(bytes) = bytes.filter(|bytes| *bytes < NFS_BYTES_MIN) {
             let (per_second, mend) =
                 (bytes * 2000, format!("mount -o remount,{option}=1048576 {name}   (server and client must allow it)"));
-            found.push(serious(
-                ("nfs", name),
-                [
-                    format!("`{option}` is {bytes} bytes"),
-                    format!("at 0.5 ms a round trip, one after the other carries {} MB/s", per_second / 1_000_000),
-                    mend,
-                ],
-            ));
+            list.serious("nfs", name, format!("`{option}` is {bytes} bytes"))
+                .why(format!("at 0.5 ms a round trip, one after the other carries {} MB/s", per_second / 1_000_000))
+                .mend(mend);
         }
     }
     if mount.value("proto") == Some("udp") || mount.value("vers").is_some_and(|version| version.starts_with('2')) {
-        found.push(serious(("nfs", name), [
-            "it is an old NFS, or one over UDP".to_owned(),
-            "one lost packet of the 22 in a transfer of 32 KiB loses all of it, and a second passes before it is asked for again".to_owned(),
-            format!("umount {name}; mount -o vers=4.2,proto=tcp {} {name}", mount.source),
-        ]));
+        list.serious("nfs", name, "it is an old NFS, or one over UDP")
+            .why("one lost packet of the 22 in a transfer of 32 KiB loses all of it, and a second passes before it is asked for again")
+            .mend(format!("umount {name}; mount -o vers=4.2,proto=tcp {} {name}", mount.source));
     }
     if mount.has("soft") {
-        found.push(advice(
-            ("nfs", name),
-            [
-                "it is mounted `soft`".to_owned(),
-                "a server that is slow for a minute becomes an error of reading, and its streams end".to_owned(),
-                format!("umount {name}; mount -o hard {} {name}", mount.source),
-            ],
-        ));
+        list.advice("nfs", name, "it is mounted `soft`")
+            .why("a server that is slow for a minute becomes an error of reading, and its streams end")
+            .mend(format!("umount {name}; mount -o hard {} {name}", mount.source));
     }
-    found
 }
 
-fn full(host: &Examined, name: &str) -> Option<Finding> {
-    let text = host.prints("df", &["-B1", "--output=size,avail", name])?;
-    let numbers: Vec<u64> = text.lines().nth(1)?.split_whitespace().filter_map(|n| n.parse().ok()).collect();
-    let (size, free) = (*numbers.first()?, *numbers.get(1)?);
-    let percent = (size.saturating_sub(free)).saturating_mul(100).checked_div(size)?;
+fn full(list: &mut FindingList, host: &Examined, name: &str) {
+    let Some((percent, free)) = used(host, name) else { return };
     let severity = match percent {
         98.. => Severity::Serious,
         90..98 => Severity::Advice,
-        _ => return None,
+        _ => return,
     };
-    Some(finding(severity, ("nearly-full", name), [
-        format!("it is {percent} % full, {} free", units::ByteCount(free)),
-        "contents written into the last tenth lie in many fragments, each a seek of 12 ms; the rest is refused with 507".to_owned(),
-        format!("du -a {name} | sort -n | tail   (shows the largest: delete or move contents)"),
-    ]))
+    list.add(severity, "nearly-full", name, format!("it is {percent} % full, {} free", units::ByteCount(free)))
+        .why("contents written into the last tenth lie in many fragments, each a seek of 12 ms; the rest is refused with 507")
+        .mend(format!("du -a {name} | sort -n | tail   (shows the largest: delete or move contents)"));
+}
+
+/// The percentage of a folder's file system that is in use, and the bytes that are free, by `df`.
+fn used(host: &Examined, name: &str) -> Option<(u64, u64)> {
+    let text = host.prints("df", &["-B1", "--output=size,avail", name])?;
+    let numbers: Vec<u64> = text.lines().nth(1)?.split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    let (size, free) = (*numbers.first()?, *numbers.get(1)?);
+    Some((size.saturating_sub(free).saturating_mul(100).checked_div(size)?, free))
 }
 
 /// Number of pieces of the largest contents, by `filefrag` of e2fsprogs.
-fn fragmented(host: &Examined, root: &Path, name: &str) -> Option<Finding> {
+fn fragmented(list: &mut FindingList, host: &Examined, root: &Path, name: &str) {
     let mut files: Vec<(u64, PathBuf)> =
         host.files(root, FILES_MAX).into_iter().filter_map(|path| Some((host.bytes(&path)?, path))).collect();
     files.retain(|(length, _)| *length > FRAGMENT_BYTES_MIN);
     files.sort_by(|a, b| b.cmp(a));
     files.truncate(CONTENTS_MAX);
     if !files.is_empty() && !host.has("filefrag") {
-        return Some(not_looked_at(name, "`filefrag` is not installed", "apt-get install e2fsprogs"));
+        list.not_looked_at(name, "`filefrag` is not installed", "apt-get install e2fsprogs");
+        return;
     }
     let (mut bytes, mut pieces) = (0, 0);
     for (length, path) in &files {
@@ -198,18 +161,16 @@ fn fragmented(host: &Examined, root: &Path, name: &str) -> Option<Finding> {
         bytes += length;
         pieces += count.max(1);
     }
-    let mean = bytes.checked_div(pieces)?;
     // A file system cuts long files into extents of 128 MiB by itself.
-    (mean < FRAGMENT_BYTES_MIN).then(|| {
-        advice(
-            ("fragments", name),
-            [
-                format!("its largest contents lie in pieces of {} on average", units::ByteCount(mean)),
-                "each piece costs a seek, as long as reading 1–2 MiB: the disk is promised to fewer streams".to_owned(),
-                format!(
-                    "e4defrag {name}   (XFS: xfs_fsr {name}; or copy them anew: isocast cp reserves their room at once)"
-                ),
-            ],
+    if let Some(mean) = bytes.checked_div(pieces).filter(|mean| *mean < FRAGMENT_BYTES_MIN) {
+        list.advice(
+            "fragments",
+            name,
+            format!("its largest contents lie in pieces of {} on average", units::ByteCount(mean)),
         )
-    })
+        .why("each piece costs a seek, as long as reading 1–2 MiB: the disk is promised to fewer streams")
+        .mend(format!(
+            "e4defrag {name}   (XFS: xfs_fsr {name}; or copy them anew: isocast cp reserves their room at once)"
+        ));
+    }
 }

@@ -68,34 +68,59 @@ struct Finding {
     mend: String,
 }
 
-/// A finding with its texts in the order of reading: the fact seen, why it matters, the command that mends it.
-fn finding(severity: Severity, (check, about): (&'static str, &str), [seen, why, mend]: [String; 3]) -> Finding {
-    Finding { severity, check, about: about.to_owned(), seen, why, mend }
+/// Findings so far.
+#[derive(Debug, Default)]
+struct FindingList(Vec<Finding>);
+
+/// A finding that gets its reason and its remedy, and is on the list then.
+#[must_use]
+struct NewFinding<'a>(&'a mut FindingList, Finding);
+
+impl FindingList {
+    /// Begins a finding with its fact.
+    fn add(&mut self, severity: Severity, check: &'static str, about: &str, seen: impl Into<String>) -> NewFinding<'_> {
+        let (about, seen) = (about.to_owned(), seen.into());
+        NewFinding(self, Finding { severity, check, about, seen, why: String::new(), mend: String::new() })
+    }
+
+    fn serious(&mut self, check: &'static str, about: &str, seen: impl Into<String>) -> NewFinding<'_> {
+        self.add(Severity::Serious, check, about, seen)
+    }
+
+    fn advice(&mut self, check: &'static str, about: &str, seen: impl Into<String>) -> NewFinding<'_> {
+        self.add(Severity::Advice, check, about, seen)
+    }
+
+    /// Facts that are not to be had, and how to have them.
+    fn not_looked_at(&mut self, about: &str, reason: &str, mend: &str) {
+        self.advice("not-looked-at", about, reason)
+            .why("whether something is wrong there is not known: 0 findings of it mean nothing")
+            .mend(mend);
+    }
 }
 
-fn serious(what: (&'static str, &str), words: [String; 3]) -> Finding {
-    finding(Severity::Serious, what, words)
-}
+impl NewFinding<'_> {
+    fn why(mut self, why: impl Into<String>) -> Self {
+        self.1.why = why.into();
+        self
+    }
 
-fn advice(what: (&'static str, &str), words: [String; 3]) -> Finding {
-    finding(Severity::Advice, what, words)
-}
-
-/// That something is not known, for want of a program or of permission.
-fn not_looked_at(about: &str, reason: &str, mend: &str) -> Finding {
-    let why = "whether something is wrong there is not known: 0 findings of it mean nothing";
-    advice(("not-looked-at", about), [reason, why, mend].map(str::to_owned))
+    fn mend(mut self, mend: impl Into<String>) {
+        self.1.mend = mend.into();
+        self.0.0.push(self.1);
+    }
 }
 
 /// All that is found on this machine.
 fn examine(host: &Examined, roots: &[PathBuf], server: Option<&ServerLook>, port: Option<u16>) -> Vec<Finding> {
-    let mut found = network::examine(host);
-    found.extend(disks::examine(host, roots));
-    found.extend(roots.iter().flat_map(|root| folders::examine(host, root)));
-    found.extend(process::examine(host, port));
-    found.extend(server.map(running::examine).unwrap_or_default());
-    found.sort_by_key(|one| one.severity);
-    found
+    let mut list = FindingList::default();
+    network::examine(&mut list, host);
+    disks::examine(&mut list, host, roots);
+    roots.iter().for_each(|root| folders::examine(&mut list, host, root));
+    process::examine(&mut list, host, port);
+    server.into_iter().for_each(|server| running::examine(&mut list, server));
+    list.0.sort_by_key(|one| one.severity);
+    list.0
 }
 
 impl DoctorArgs {

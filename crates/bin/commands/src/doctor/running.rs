@@ -8,7 +8,7 @@ use client::HttpClient;
 use units::{counted, real};
 
 use super::host::Examined;
-use super::{Finding, advice, process, serious};
+use super::{FindingList, Severity, process};
 
 /// Bytes that `/sys/block/*/stat` counts in (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
@@ -60,93 +60,69 @@ fn device_bytes(host: &Examined, name: &str) -> Option<u64> {
     Some((counts.get(2)? + counts.get(6)?) * SECTOR_BYTES)
 }
 
-pub(super) fn examine(look: &ServerLook) -> Vec<Finding> {
-    let mut found: Vec<Finding> = look.alarms.iter().map(of_alarm).collect();
-    found.extend(look.disks.iter().flat_map(|disk| disk_findings(disk, look)));
+pub(super) fn examine(list: &mut FindingList, look: &ServerLook) {
+    look.alarms.iter().for_each(|alarm| of_alarm(list, alarm));
+    look.disks.iter().for_each(|disk| of_disk(list, disk, look));
     let system = &look.system;
     if system.missing.iter().any(|part| part == "io_uring") {
-        found.push(advice(("io-uring", "server"), [
-            "it runs without io_uring".to_owned(),
-            process::WITHOUT_IO_URING.to_owned(),
-            "systemctl edit isocast   ([Service] LimitMEMLOCK=infinity; Linux 6.1 is needed, and in a container a seccomp profile that permits io_uring)".to_owned(),
-        ]));
+        list.advice("io-uring", "server", "it runs without io_uring")
+            .why(process::WITHOUT_IO_URING)
+            .mend("systemctl edit isocast   ([Service] LimitMEMLOCK=infinity; Linux 6.1 is needed, and in a container a seccomp profile that permits io_uring)");
     }
     if system.misses > 0 {
-        found.push(serious(
-            ("misses", "server"),
-            [
-                format!(
-                    "{} of streams not fed in time in {:.0} s",
-                    counted(system.misses, "tick"),
-                    system.uptime_seconds
-                ),
-                "a viewer with less than the lateness in its player stood still".to_owned(),
-                "isocast top   (which disk was late); the event log has each `miss`".to_owned(),
-            ],
-        ));
+        list.serious(
+            "misses",
+            "server",
+            format!("{} of streams not fed in time in {:.0} s", counted(system.misses, "tick"), system.uptime_seconds),
+        )
+        .why("a viewer with less than the lateness in its player stood still")
+        .mend("isocast top   (which disk was late); the event log has each `miss`");
     }
     if system.refused > 0 {
-        found.push(advice(
-            ("refusals", "server"),
-            [
-                format!("{} refused since the start", counted(system.refused, "stream")),
-                format!(
-                    "each would have needed more than was left beside {:.1} Mbit/s now",
-                    real(system.promised_bps) / 1e6
-                ),
-                "isocast plan   (the gain of another disk or more memory); the event log names the resource that was short"
-                    .to_owned(),
-            ],
-        ));
-    }
-    found
-}
-
-fn of_alarm(alarm: &Alarm) -> Finding {
-    let words = [alarm.text.clone(), alarm.why.clone(), alarm.noted_remedy()];
-    let about = (alarm.cause.kind(), alarm.about.as_str());
-    match alarm.severity {
-        AlarmSeverity::Serious => serious(about, words),
-        AlarmSeverity::Advice => advice(about, words),
+        list.advice("refusals", "server", format!("{} refused since the start", counted(system.refused, "stream")))
+            .why(format!(
+                "each would have needed more than was left beside {:.1} Mbit/s now",
+                real(system.promised_bps) / 1e6
+            ))
+            .mend("isocast plan   (the gain of another disk or more memory); the event log names the resource that was short");
     }
 }
 
-fn disk_findings(disk: &Disk, look: &ServerLook) -> Vec<Finding> {
-    let mut found = Vec::new();
+fn of_alarm(list: &mut FindingList, alarm: &Alarm) {
+    let severity = match alarm.severity {
+        AlarmSeverity::Serious => Severity::Serious,
+        AlarmSeverity::Advice => Severity::Advice,
+    };
+    list.add(severity, alarm.cause.kind(), &alarm.about, &alarm.text).why(&alarm.why).mend(alarm.noted_remedy());
+}
+
+fn of_disk(list: &mut FindingList, disk: &Disk, look: &ServerLook) {
     if disk.slowdown > 1.1 {
-        let words = [
-            format!("it takes {:.2} times as long as its profile says", disk.slowdown),
-            format!("it is promised to {:.0} % of the streams it was measured for", 100.0 / disk.slowdown),
-            "iotop -oPa   (stop the programs that use it; if none does: isocast disk calibrate --state DIR ROOT)"
-                .to_owned(),
-        ];
-        let what = ("slower", disk.name.as_str());
-        found.push(if disk.slowdown > 1.5 { serious(what, words) } else { advice(what, words) });
+        let severity = if disk.slowdown > 1.5 { Severity::Serious } else { Severity::Advice };
+        let seen = format!("it takes {:.2} times as long as its profile says", disk.slowdown);
+        list.add(severity, "slower", &disk.name, seen)
+            .why(format!("it is promised to {:.0} % of the streams it was measured for", 100.0 / disk.slowdown))
+            .mend(
+                "iotop -oPa   (stop the programs that use it; if none does: isocast disk calibrate --state DIR ROOT)",
+            );
     }
     let late: u64 = disk.lateness.iter().sum();
     if late > 0 {
-        found.push(advice(
-            ("late-blocks", &disk.name),
-            [
-                format!("{} read after the deadline since the start", counted(late, "block")),
-                "most are caught up from the bytes read ahead; the others are misses".to_owned(),
-                "isocast top   (column LATE); iostat -x 1 shows other use of the disk".to_owned(),
-            ],
-        ));
+        list.advice(
+            "late-blocks",
+            &disk.name,
+            format!("{} read after the deadline since the start", counted(late, "block")),
+        )
+        .why("most are caught up from the bytes read ahead; the others are misses")
+        .mend("isocast top   (column LATE); iostat -x 1 shows other use of the disk");
     }
     let foreign = look.foreign.get(&disk.name).copied().unwrap_or(0);
     if foreign > FOREIGN_MIN {
-        found.push(serious(
-            ("foreign-io", &disk.name),
-            [
-                format!("others read or write {:.1} MB/s on it", real(foreign) / 1e6),
-                format!(
-                    "in pieces of 128 KiB that is {:.0} % of a spinning disk's time",
-                    (real(foreign) / 131_072.0 * 1.2).min(100.0)
-                ),
-                "iotop -oPa   (and give it another disk, or ionice -c3)".to_owned(),
-            ],
-        ));
+        list.serious("foreign-io", &disk.name, format!("others read or write {:.1} MB/s on it", real(foreign) / 1e6))
+            .why(format!(
+                "in pieces of 128 KiB that is {:.0} % of a spinning disk's time",
+                (real(foreign) / 131_072.0 * 1.2).min(100.0)
+            ))
+            .mend("iotop -oPa   (and give it another disk, or ionice -c3)");
     }
-    found
 }

@@ -363,7 +363,9 @@ fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(Severity, &'stati
         disks: vec![serde_json::from_value(disk).expect("a disk")],
         foreign: BTreeMap::from([("sda".to_owned(), foreign)]),
     };
-    let found = running::examine(&look);
+    let mut list = FindingList::default();
+    running::examine(&mut list, &look);
+    let found = list.0;
     assert!(found.iter().all(|one| begins_with_command(&one.mend)), "{found:?}");
     found.iter().map(|one| (one.severity, one.check)).collect()
 }
@@ -412,8 +414,9 @@ fn the_process_at_the_servers_port_is_looked_at() {
     fs::create_dir_all(root.path().join("proc/99/fd")).expect("made");
     symlink("socket:[4711]", root.path().join("proc/99/fd/9")).expect("linked");
     let checks = |port| {
-        let found = process::examine(&Examined::recorded(root.path()), port);
-        found.into_iter().map(|one| (one.check, one.about)).collect::<Vec<_>>()
+        let mut list = FindingList::default();
+        process::examine(&mut list, &Examined::recorded(root.path()), port);
+        list.0.into_iter().map(|one| (one.check, one.about)).collect::<Vec<_>>()
     };
     assert!(checks(Some(8081)).contains(&("open-files", "server 99".to_owned())), "{:?}", checks(Some(8081)));
     let unseen = checks(Some(8082));
