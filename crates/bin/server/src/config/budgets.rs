@@ -2,13 +2,10 @@
 //!
 //! Not here: holding requests to it (`service::budgets`), budgets that commands set (the crate `accounts`).
 
-use std::fmt;
-
 use service::budgets::{BudgetLimits, BudgetScope};
 
 use super::jobs::needed;
 use super::settings::Settings;
-use super::toml_text::{self, quoted, size};
 use super::{parse_rate, parse_size};
 
 /// Reads one `[[budget]]`.
@@ -23,7 +20,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<(BudgetScope, BudgetLimits)> 
         download: entry.take_optional("download", parse_rate),
         upload: entry.take_optional("upload", parse_rate),
         requests: entry.take_optional("requests", parse_count),
-        stored: entry.take_optional("stored", |text| parse_size(text).map(|size| size.0)),
+        stored: entry.take_optional("stored", parse_size).map(|size| size.0),
     };
     if entry.is_right() && limits == BudgetLimits::default() {
         let message = "it limits nothing: `streams`, `reserved`, `idle`, `download`, `upload`, `requests` and `stored` are its limits";
@@ -35,21 +32,6 @@ pub(super) fn take(entry: &mut Settings) -> Option<(BudgetScope, BudgetLimits)> 
 /// A number above zero.
 fn parse_count(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("`{text}` is no number above 0"))
-}
-
-/// As TOML that means the same.
-pub(super) fn render((of, limits): &(BudgetScope, BudgetLimits), f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n[[budget]]\nof = {}", quoted(of))?;
-    let BudgetLimits { streams, reserved, idle, download, upload, requests, stored } = *limits;
-    for (name, rate) in [("reserved", reserved), ("idle", idle), ("download", download), ("upload", upload)] {
-        rate.map_or(Ok(()), |value| writeln!(f, "{name} = {}", toml_text::rate(value)))?;
-    }
-    for (name, count) in [("streams", streams), ("requests", requests)] {
-        if let Some(count) = count {
-            writeln!(f, "{name} = {count}")?;
-        }
-    }
-    stored.map_or(Ok(()), |bytes| writeln!(f, "stored = {}", size(bytes)))
 }
 
 #[cfg(test)]

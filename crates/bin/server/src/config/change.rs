@@ -3,11 +3,9 @@
 //! Promise: settings that shape the running parts (addresses, folders, the plane, the schedule) stay as they were
 //! until the next start, and are named. Not here: putting anything in force.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use toml::{Table, Value};
-
-use super::settings::name_member;
+use super::shown::is_within;
 use super::{Config, FtpConfig, TlsConfig};
 
 /// Settings that need a restart: these, or all below them.
@@ -32,7 +30,7 @@ const RESTART: [&str; 17] = [
 ];
 
 /// A configuration read anew, set against the one in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Change {
     /// The configuration to put in force: the new one, except for settings that need a restart.
     pub(crate) config: Config,
@@ -63,6 +61,7 @@ impl Change {
             state: running.state.clone(),
             schedule: running.schedule,
             plane: running.plane,
+            shown: new.shown.beside(&running.shown, needs_restart),
             ..new
         };
         Self { config, changed, restart }
@@ -71,41 +70,16 @@ impl Change {
 
 /// True if a change of it is in force from the next start on.
 pub(crate) fn needs_restart(key: &str) -> bool {
-    RESTART.iter().any(|name| key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    RESTART.iter().any(|name| is_within(key, name))
 }
 
 /// Keys with different values: the configuration as it is shown knows all of them.
 fn differing(a: &Config, b: &Config) -> BTreeSet<String> {
-    let texts =
-        |config| entries(config).into_iter().map(|(key, value)| (key, value.to_string())).collect::<BTreeSet<_>>();
+    let texts = |config: &Config| {
+        config.shown.0.iter().map(|(key, value)| (key.clone(), value.to_string())).collect::<BTreeSet<_>>()
+    };
     let (a, b) = (texts(a), texts(b));
     a.symmetric_difference(&b).map(|(key, _)| key.clone()).collect()
-}
-
-/// All values, by key; an entry of an array by its name.
-pub(crate) fn entries(config: &Config) -> BTreeMap<String, Value> {
-    let table: Table = config.to_string().parse().expect("a shown configuration can be read (tested)");
-    let mut entries = BTreeMap::new();
-    for (name, value) in table {
-        match value {
-            Value::Table(inner) => {
-                entries.extend(inner.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
-            }
-            Value::Array(items) if name_member(&name).is_some() => {
-                entries.extend(items.into_iter().map(|item| (format!("{name}.{}", entry_name(&name, &item)), item)));
-            }
-            value => {
-                entries.insert(name, value);
-            }
-        }
-    }
-    entries
-}
-
-/// The name of an array's entry among the others.
-fn entry_name(array: &str, entry: &Value) -> String {
-    let name = name_member(array).and_then(|member| entry.get(member)?.as_str());
-    name.unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]

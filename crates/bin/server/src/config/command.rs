@@ -14,7 +14,8 @@ use units::counted;
 
 use super::edit::assigned;
 use super::file::replace_text;
-use super::settings::{Problem, Settings};
+use super::problem::Problem;
+use super::settings::Settings;
 use super::{Config, ConfigError, SAMPLE, removals};
 
 /// Serve folders of videos over HTTP, each stream at a guaranteed rate.

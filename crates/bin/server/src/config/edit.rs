@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use api::SettingValue;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, Value};
 
-use super::settings::name_member;
+use super::arrays::name_member;
 
 /// True for a member by which the server runs a program or sends a file of the machine elsewhere: its entry is the operator's.
 pub(crate) fn is_operators(member: &str, value: Option<&str>) -> bool {

@@ -1,6 +1,5 @@
 //! FTP: its addresses, the ports of its data connections, and whether TLS is required.
 
-use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
@@ -8,7 +7,7 @@ use ftp::FtpTls;
 
 use super::TlsConfig;
 use super::settings::Settings;
-use super::toml_text::quoted;
+use super::toml_text::parse_word;
 use super::values::parse_address;
 
 /// FTP.
@@ -43,12 +42,7 @@ impl FtpConfig {
             implicit_listen: settings.take_optional("ftp.implicit_listen", parse_address),
             passive_ports: settings.take("ftp.passive_ports", 40_000..=40_100, ports),
             passive_address: settings.take_optional("ftp.passive_address", address),
-            tls: settings.take_optional("ftp.tls", |text| match text {
-                "required" => Ok(FtpTls::Required),
-                "offered" => Ok(FtpTls::Offered),
-                "off" => Ok(FtpTls::Off),
-                _ => Err(format!("`{text}` is neither `required`, `offered` nor `off`")),
-            }),
+            tls: settings.take_optional("ftp.tls", parse_word),
         }
     }
 
@@ -74,26 +68,6 @@ impl FtpConfig {
         let needs = self.listen.is_some() && self.tls(tls) != FtpTls::Off;
         let without = "`ftp.tls = \"off\"` sends passwords and contents without encryption";
         needs.then(|| format!("{remedy}; {without}"))
-    }
-
-    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n[ftp]")?;
-        for (name, address) in [("listen", self.listen), ("implicit_listen", self.implicit_listen)] {
-            if let Some(address) = address {
-                writeln!(f, "{name} = {}", quoted(&address))?;
-            }
-        }
-        let ports = format!("{}-{}", self.passive_ports.start(), self.passive_ports.end());
-        writeln!(f, "passive_ports = {}", quoted(&ports))?;
-        if let Some(address) = self.passive_address {
-            writeln!(f, "passive_address = {}", quoted(&address))?;
-        }
-        let word = |tls| match tls {
-            FtpTls::Required => "required",
-            FtpTls::Offered => "offered",
-            FtpTls::Off => "off",
-        };
-        self.tls.map_or(Ok(()), |tls| writeln!(f, "tls = \"{}\"", word(tls)))
     }
 }
 

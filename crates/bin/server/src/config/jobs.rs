@@ -3,7 +3,6 @@
 //! Promise: a job that is read can be begun: its expression comes true, its kind has all keys that it needs and none that it does not know.
 //! Not here: doing it (crate `automation`).
 
-use std::fmt;
 use std::time::Duration;
 
 use automation::{CopyEnd, JobConfig, JobWork};
@@ -12,10 +11,10 @@ use jobs::{CronSchedule, Missed};
 use program::process;
 use service::operations::RemovalLimits;
 use store::ContentPath;
-use units::{BitRate, Nanos};
+use units::Nanos;
 
 use super::settings::Settings;
-use super::toml_text::{self, list, quoted, span};
+use super::toml_text::{AsToml, parse_word};
 use super::{parse_path, parse_rate, parse_size, parse_span, span_up_to, time_up_to};
 
 /// Longest name: it stands in addresses and labels.
@@ -32,11 +31,7 @@ pub(super) fn take(entry: &mut Settings) -> Option<JobConfig> {
         needed(entry, "schedule", "says when: `30 3 * * *` is half past three each night", |text| Ok(text.to_owned()));
     let time_zone = entry.take_optional("time_zone", |text| zone(Some(text)).map(|_| text.to_owned()));
     let jitter = entry.take("jitter", Nanos::ZERO, span_up_to(DAY));
-    let missed = entry.take("missed", Missed::Skip, |text| match text {
-        "skip" => Ok(Missed::Skip),
-        "once" => Ok(Missed::Once),
-        _ => Err(format!("`{text}` is neither `skip` nor `once`")),
-    });
+    let missed = entry.take("missed", Missed::Skip, parse_word);
     let time_limit = entry.take("time_limit", DAY, time_up_to(Nanos::from_secs(30 * 86_400)));
     let kind = needed(entry, "kind", "is `keep`, `copy`, `scrub`, `measure` or `command`", |text| Ok(text.to_owned()));
     let Some(kind) = kind else {
@@ -81,42 +76,8 @@ pub(super) fn problem(job: &JobConfig) -> Option<String> {
     }
 }
 
-/// As TOML that means the same.
-pub(super) fn render(job: &JobConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n[[job]]\nname = {}\nkind = \"{}\"", quoted(&job.name), job.work.kind())?;
-    writeln!(f, "schedule = {}", quoted(&job.cron))?;
-    if let Some(zone) = &job.time_zone {
-        writeln!(f, "time_zone = {}", quoted(zone))?;
-    }
-    let missed = if job.missed == Missed::Skip { "skip" } else { "once" };
-    writeln!(f, "jitter = {}\nmissed = \"{missed}\"\ntime_limit = {}", span(job.jitter), span(job.time_limit))?;
-    match &job.work {
-        JobWork::Keep(RemovalLimits { folder, max_age, max_size, min_age, protected }) => {
-            writeln!(f, "folder = {}\nmin_age = {}", quoted(&folder.joined()), span(*min_age))?;
-            max_age.map_or(Ok(()), |age| writeln!(f, "max_age = {}", span(age)))?;
-            max_size.map_or(Ok(()), |size| writeln!(f, "max_size = {}", toml_text::size(size.0)))?;
-            render_protected(protected, f)
-        }
-        JobWork::Copy { from, to, login, rate } => {
-            writeln!(f, "from = {}\nto = {}", quoted(from), quoted(to))?;
-            login.as_ref().map_or(Ok(()), |file| writeln!(f, "login = {}", quoted(&file.display())))?;
-            render_rate(f, *rate)
-        }
-        JobWork::Scrub { folder, rate } => {
-            writeln!(f, "folder = {}", quoted(&folder.joined()))?;
-            render_rate(f, *rate)
-        }
-        JobWork::Measure => Ok(()),
-        JobWork::Command(command) => writeln!(f, "command = [{}]", list(command)),
-    }
-}
-
-fn render_rate(f: &mut fmt::Formatter<'_>, rate: Option<BitRate>) -> fmt::Result {
-    rate.map_or(Ok(()), |rate| writeln!(f, "rate = {}", toml_text::rate(rate)))
-}
-
 /// A setting without which the rest means nothing.
-pub(super) fn needed<T>(
+pub(super) fn needed<T: AsToml>(
     entry: &mut Settings,
     key: &'static str,
     what: &str,
@@ -173,19 +134,11 @@ pub(super) fn parse_served(text: &str) -> Result<ContentPath, String> {
 
 /// Contents and folders that are not removed.
 pub(super) fn take_protected(entry: &mut Settings) -> Vec<ContentPath> {
-    let mut protected = Vec::new();
-    for text in entry.take_list("protected") {
-        match parse_served(&text) {
-            Ok(path) => protected.push(path),
-            Err(message) => entry.contradiction("protected", message),
-        }
+    let protected = entry.take_list_of("protected", parse_served);
+    if protected.is_empty() {
+        entry.hide("protected");
     }
     protected
-}
-
-pub(super) fn render_protected(protected: &[ContentPath], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let paths: Vec<String> = protected.iter().map(ContentPath::joined).collect();
-    if paths.is_empty() { Ok(()) } else { writeln!(f, "protected = [{}]", list(&paths)) }
 }
 
 fn parse_end(text: &str) -> Result<CopyEnd, String> {

@@ -2,13 +2,11 @@
 //!
 //! Not here: the interfaces of this machine (`serve::links`).
 
-use std::fmt;
-
 use toml::{Table, Value};
 use units::BitRate;
 
 use super::settings::Settings;
-use super::toml_text::{self, quoted};
+use super::toml_text::AsToml;
 use super::values::{parse_choice, parse_rate};
 
 /// Settings of one interface.
@@ -31,10 +29,21 @@ enum LinkPart {
     Shared(bool),
 }
 
+impl AsToml for LinkSetting {
+    fn as_toml(&self) -> Value {
+        let parts = [
+            ("out", self.out.map(|rate| rate.as_toml())),
+            ("in", self.into.map(|rate| rate.as_toml())),
+            ("shared", self.shared.map(Value::Boolean)),
+        ];
+        parts.into_iter().filter_map(|(part, value)| Some((part.to_owned(), value?))).collect::<Table>().into()
+    }
+}
+
 /// Reads `eth0 = "1G"` and `eth0 = { out = "1G", in = "100M", shared = false }`.
 pub(super) fn take(settings: &mut Settings) -> Vec<LinkSetting> {
     let mut links: Vec<LinkSetting> = Vec::new();
-    for (key, parts) in settings.take_table("links", parse) {
+    for (key, parts) in settings.take_names("links", parse) {
         let name = split(&key).0;
         if !links.iter().any(|link| link.name == name) {
             links.push(LinkSetting { name: name.to_owned(), ..LinkSetting::default() });
@@ -58,6 +67,7 @@ pub(super) fn take(settings: &mut Settings) -> Vec<LinkSetting> {
             let message = format!("{} shares one rate, and two are named, {out} and {into}: leave one out", link.name);
             settings.contradiction("links", message);
         }
+        settings.show(&format!("links.{}", link.name), link);
     }
     links
 }
@@ -92,17 +102,6 @@ fn parse_part(part: &str, text: &str) -> Result<LinkPart, String> {
         "shared" => parse_choice(text).map(LinkPart::Shared),
         _ => Err(format!("`{part}` is neither `out`, `in` nor `shared`")),
     }
-}
-
-pub(super) fn render(links: &[LinkSetting], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n[links]")?;
-    for link in links {
-        let rate = |name: &str, rate: Option<BitRate>| rate.map(|rate| format!("{name} = {}", toml_text::rate(rate)));
-        let shared = link.shared.map(|shared| format!("shared = {shared}"));
-        let parts: Vec<String> = [rate("out", link.out), rate("in", link.into), shared].into_iter().flatten().collect();
-        writeln!(f, "{} = {{ {} }}", quoted(&link.name), parts.join(", "))?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

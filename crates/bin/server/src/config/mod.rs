@@ -4,6 +4,7 @@
 //! the effect of the settings. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests keep both in
 //! step with this file).
 
+mod arrays;
 mod budgets;
 mod change;
 mod command;
@@ -12,13 +13,17 @@ mod file;
 mod ftp;
 mod hints;
 mod jobs;
+mod limits;
 mod links;
 mod machine_check;
 mod openid;
+mod plane;
+mod problem;
 mod quotas;
 mod removals;
-mod render;
+mod schedule;
 mod settings;
+mod shown;
 mod tls;
 mod toml_text;
 mod values;
@@ -30,47 +35,41 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use dataplane::PlaneConfig;
 use ipnet::IpNet;
-use kernel::EngineChoice;
 use service::budgets::{BudgetLimits, BudgetScope};
 use service::config::{RECORDING_DURABLE_MAX, WhenFull};
 use service::quota::QuotaConfig;
 use snmp::AgentxAddress;
 use units::{BitRate, ByteCount, Nanos};
 
-pub(crate) use change::{Change, entries, needs_restart};
+pub(crate) use change::{Change, needs_restart};
 pub use command::{ConfigArgs, ServeArgs};
 pub(crate) use file::replace_text;
 pub(crate) use ftp::FtpConfig;
 use http::message::authority::{RequestHost, host};
+use limits::LimitsConfig;
 pub(crate) use links::LinkSetting;
 pub(crate) use openid::OpenIdConfig;
-pub(crate) use settings::Origin;
-use settings::{Problem, Settings};
+pub(crate) use plane::PlaneSettings;
+use problem::Problem;
+pub(crate) use problem::{ConfigError, Origin};
+pub(crate) use schedule::ScheduleConfig;
+use settings::Settings;
+use shown::ShownSettings;
 pub(crate) use tls::TlsConfig;
+use toml_text::{Word, parse_word};
 use values::{
-    default_round, default_tick, parse_address, parse_choice, parse_cycle, parse_memory, parse_number, parse_path,
-    parse_percent, parse_rate, parse_size, parse_span, span_between, span_up_to, time_up_to, volume_disks,
+    any_path, parse_address, parse_choice, parse_disks, parse_path, parse_rate, parse_size, parse_span, span_between,
+    span_up_to, time_up_to,
 };
 
 /// Every key with its meaning and its default.
 const SAMPLE: &str = include_str!("../../../../../packaging/isocast.toml");
-const MIB: u64 = 1024 * 1024;
-/// Buffers by default: this share of the machine's memory …
-const MEMORY_PERCENT: u8 = 25;
-/// … but no more than this.
-const MEMORY_MAX: ByteCount = ByteCount(16 * 1024 * MIB);
-/// Below this not even a few streams can be carried.
-const MEMORY_MIN: ByteCount = ByteCount(16 * MIB);
-/// The cycle of HiTactix (§4.1; docs/references.md), the only one that is not a whole number to the second.
-const HITACTIX_CYCLE: Nanos = Nanos::from_millis(256);
-const SECOND: Nanos = Nanos::from_secs(1);
 /// Jobs, webhooks, and quotas, at most.
 const JOBS_MAX: usize = 64;
 
 /// Settings that `serve` runs with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Config {
     /// Address at which HTTP is served.
     pub(crate) listen: SocketAddr,
@@ -144,59 +143,15 @@ pub(crate) struct Config {
     pub(crate) jobs: Vec<automation::JobConfig>,
     /// Receivers of events.
     pub(crate) webhooks: Vec<automation::WebhookConfig>,
+    /// All these values, as they are shown.
+    pub(crate) shown: ShownSettings,
     /// Files that hold a setting.
     files: BTreeSet<PathBuf>,
 }
 
-/// The data plane's and the disks' clockwork.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ScheduleConfig {
-    /// Period of the data plane.
-    pub(crate) cycle: Nanos,
-    /// Fraction of a cycle at which sockets are fed.
-    pub(crate) tick: Nanos,
-    /// Period in which a disk is scheduled; whole cycles.
-    pub(crate) round: Nanos,
-    /// Share of disk time kept for best effort (uploads), in percent, `0..=90`.
-    pub(crate) best_effort_percent: u8,
-    /// Streams of one content share its reads, with this reserve for those that then need their own.
-    pub(crate) sharing_reserve_percent: Option<u8>,
-    /// Mirrored contents are promised time on all disks that have a copy, so that any one may fail.
-    pub(crate) survive_disk_loss: bool,
-}
-
-/// The data plane's thread and memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct PlaneSettings {
-    /// CPU the thread is pinned to; `None`: chosen at start.
-    pub(crate) cpu: Option<u32>,
-    /// `SCHED_FIFO` priority, `1..=99`; `None`: ordinary scheduling.
-    pub(crate) priority: Option<u8>,
-    /// Way of requests to the kernel.
-    pub(crate) engine: EngineChoice,
-    /// Buffers for blocks.
-    pub(crate) memory: MemorySetting,
-}
-
-/// Memory of the buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MemorySetting {
-    /// This many percent of the machine's memory, at most [`MEMORY_MAX`].
-    Percent(u8),
-    /// This many bytes.
-    Size(ByteCount),
-}
-
-impl MemorySetting {
-    /// Bytes to use on a machine with `total` bytes of memory.
-    pub(crate) fn of(self, total: ByteCount) -> ByteCount {
-        match self {
-            Self::Percent(percent) => {
-                let share = total.0 / 100 * u64::from(percent);
-                ByteCount(share.clamp(MEMORY_MIN.0, MEMORY_MAX.0))
-            }
-            Self::Size(size) => size,
-        }
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.shown.fmt(f)
     }
 }
 
@@ -209,25 +164,6 @@ pub(crate) struct StreamsConfig {
     pub(crate) stall: Nanos,
 }
 
-/// Bounds on clients.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LimitsConfig {
-    /// Open connections.
-    pub(crate) connections: u32,
-    /// Of connections and of uploads, the share that one client may have, in percent.
-    pub(crate) per_client_percent: u8,
-    /// From the first byte of a head to its last.
-    pub(crate) head_timeout: Nanos,
-    /// Between two requests of a connection.
-    pub(crate) idle_timeout: Nanos,
-    /// Without a byte of an upload's body.
-    pub(crate) upload_idle: Nanos,
-    /// Largest upload.
-    pub(crate) upload_size: ByteCount,
-    /// From the start of a drain (SIGTERM) until running streams are stopped.
-    pub(crate) drain: Nanos,
-}
-
 /// Files to write logs to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LogConfig {
@@ -236,25 +172,6 @@ pub(crate) struct LogConfig {
     /// Events, one JSON object per line; `None`: standard error.
     pub(crate) events: Option<PathBuf>,
 }
-
-/// Everything that is wrong with a configuration.
-#[derive(Debug)]
-pub(crate) struct ConfigError(Vec<Problem>);
-
-impl ConfigError {
-    pub(crate) fn problems(&self) -> &[Problem] {
-        &self.0
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the configuration is not usable:")?;
-        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 impl Config {
     /// Reads the file, the environment and the flags, in this order, and checks the whole.
@@ -307,7 +224,7 @@ impl Config {
 
     /// All values where nothing is written.
     pub(crate) fn default_entries() -> BTreeMap<String, toml::Value> {
-        Self::check(Settings::default()).map_or_else(|_| BTreeMap::new(), |config| entries(&config))
+        Self::check(Settings::default()).map_or_else(|_| BTreeMap::new(), |config| config.shown.entries())
     }
 
     /// Where each setting is written now.
@@ -351,25 +268,21 @@ impl Config {
 
     fn check(mut settings: Settings) -> Result<Self, ConfigError> {
         let settings_ref = &mut settings;
+        let ftp = FtpConfig::take(settings_ref);
+        let tls = TlsConfig::take(settings_ref, ftp.listen.or(ftp.implicit_listen).is_some());
         let schedule = ScheduleConfig::take(settings_ref);
         let durable_min = schedule.recording_durable_min();
         let durable_span = span_between(durable_min, RECORDING_DURABLE_MAX);
-        let volumes: Vec<_> = settings_ref.take_list("volumes").iter().map(|disks| volume_disks(disks)).collect();
-        if volumes.iter().any(Vec::is_empty) {
-            settings_ref
-                .contradiction("volumes", "a volume has no disk: name its disks, as in `/dev/sdb,/dev/sdc`".to_owned());
-        }
-        let ftp = FtpConfig::take(settings_ref);
         let config = Self {
             listen: settings_ref.take("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), parse_address),
-            tls: TlsConfig::take(settings_ref, ftp.listen.or(ftp.implicit_listen).is_some()),
+            tls,
             ftp,
-            roots: settings_ref.take_list("roots").into_iter().map(PathBuf::from).collect(),
-            volumes,
-            require_mount: settings_ref.take_list("require_mount").into_iter().map(PathBuf::from).collect(),
+            roots: settings_ref.take_list_of("roots", any_path),
+            volumes: settings_ref.take_list_of("volumes", parse_disks).into_iter().map(|disks| disks.0).collect(),
+            require_mount: settings_ref.take_list_of("require_mount", any_path),
             hidden_files: settings_ref.take("hidden_files", false, parse_choice),
             refill_disks: settings_ref.take("refill_disks", true, parse_choice),
-            state: settings_ref.take_optional("state", parse_path).unwrap_or_else(program::default_state),
+            state: settings_ref.take("state", program::default_state(), parse_path),
             schedule,
             plane: PlaneSettings::take(settings_ref),
             streams: StreamsConfig {
@@ -395,29 +308,23 @@ impl Config {
             ),
             limits: LimitsConfig::take(settings_ref),
             links: links::take(settings_ref),
-            path_rates: settings_ref.take_table("path_rates", |_, text| parse_rate(text)),
-            path_when_full: settings_ref.take_table("path_when_full", |_, text| match text {
-                "refuse" => Ok(WhenFull::Refuse),
-                "best-effort" => Ok(WhenFull::BestEffort),
-                _ => Err(format!("`{text}` is neither `refuse` nor `best-effort`")),
-            }),
-            path_durable: settings_ref.take_table("path_durable", |_, text| durable_span(text)),
-            users: settings_ref.take_table("users", |_, text| match text.starts_with("$argon2") {
+            path_rates: settings_ref.take_table("path_rates", parse_rate),
+            path_when_full: settings_ref.take_table("path_when_full", parse_word),
+            path_durable: settings_ref.take_table("path_durable", &durable_span),
+            users: settings_ref.take_table("users", |text| match text.starts_with("$argon2") {
                 true => Ok(text.to_owned()),
                 false => Err("an argon2 hash is needed, not a password: `isocast user add NAME` makes it".to_owned()),
             }),
             local_writes: settings_ref.take("access.local_writes", false, parse_choice),
-            anonymous_reads: settings_ref.take("access.anonymous", true, |text| match text {
-                "read" => Ok(true),
-                "none" => Ok(false),
-                _ => Err(format!("`{text}` is neither `read` nor `none`")),
+            anonymous_reads: settings_ref.take("access.anonymous", Anonymous::Read, parse_word) == Anonymous::Read,
+            trusted_proxies: settings_ref.take_list_of("access.trusted_proxies", |text| {
+                service::accounts::parse_network(text).map_err(|error| error.to_string())
             }),
-            trusted_proxies: take_networks(settings_ref),
             proxy_protocol: settings_ref.take("access.proxy_protocol", false, parse_choice),
             plain_passwords: settings_ref.take("access.plain_passwords", false, parse_choice),
             openid: OpenIdConfig::take(settings_ref),
-            cors_origins: take_origins(settings_ref),
-            hosts: take_hosts(settings_ref),
+            cors_origins: settings_ref.take_list_of("access.cors_origins", parse_origin),
+            hosts: settings_ref.take_list_of("access.hosts", parse_host),
             log: LogConfig {
                 access: settings_ref.take_optional("log.access", parse_path),
                 events: settings_ref.take_optional("log.events", parse_path),
@@ -427,6 +334,7 @@ impl Config {
             budgets: settings_ref.take_each("budget", JOBS_MAX, budgets::take),
             jobs: settings_ref.take_each("job", JOBS_MAX, jobs::take),
             webhooks: settings_ref.take_each("webhook", JOBS_MAX, webhooks::take),
+            shown: settings_ref.shown(),
             files: BTreeSet::new(),
         };
         let addresses = [
@@ -477,113 +385,30 @@ fn twice<'a>(settings: &mut Settings, key: &str, names: impl Iterator<Item = &'a
     }
 }
 
-fn take_networks(settings: &mut Settings) -> Vec<IpNet> {
-    let key = "access.trusted_proxies";
-    let mut networks = Vec::new();
-    for text in settings.take_list(key) {
-        match service::accounts::parse_network(&text) {
-            Ok(network) => networks.push(network),
-            Err(error) => settings.contradiction(key, error.to_string()),
-        }
-    }
-    networks
-}
-
-fn take_hosts(settings: &mut Settings) -> Vec<String> {
-    let hosts = settings.take_list("access.hosts");
-    for name in &hosts {
-        let is_name = matches!(host(name), Some(RequestHost::Name(whole)) if whole == name && !name.is_empty());
-        if !is_name {
-            let message = format!("`{name}` is no name; write for example `media.example`, or `*` for every one");
-            settings.contradiction("access.hosts", message);
-        }
-    }
-    hosts
-}
-
-fn take_origins(settings: &mut Settings) -> Vec<String> {
-    let origins = settings.take_list("access.cors_origins");
-    for origin in &origins {
-        let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-        if origin != "*" && !rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', ' '])) {
-            let message =
-                format!("`{origin}` is no origin; write for example `https://player.example`, or `*` for every one");
-            settings.contradiction("access.cors_origins", message);
-        }
-    }
-    origins
-}
-
-impl ScheduleConfig {
-    /// No recording is durable sooner.
-    pub(crate) fn recording_durable_min(&self) -> Nanos {
-        PlaneConfig { tick: self.tick, round: self.round, ..PlaneConfig::default() }.recording_durable_min()
-    }
-
-    fn take(settings: &mut Settings) -> Self {
-        let cycle = settings.take("schedule.cycle", Nanos::from_millis(250), parse_cycle);
-        let tick = settings.take_optional("schedule.tick", parse_span).unwrap_or_else(|| default_tick(cycle));
-        let round = settings.take_optional("schedule.round", parse_span).unwrap_or_else(|| default_round(cycle));
-        if tick < Nanos::from_millis(5) || !cycle.0.is_multiple_of(tick.0) {
-            let message =
-                format!("{tick} must be 5 ms or more and go into the cycle ({cycle}) without rest; leave it out");
-            settings.contradiction("schedule.tick", message);
-        }
-        if round > Nanos::from_secs(8) || !round.0.is_multiple_of(cycle.0) || round.0 == 0 {
-            let message = format!("{round} must be whole cycles ({cycle}), 8 s at most; leave it out");
-            settings.contradiction("schedule.round", message);
-        }
-        Self {
-            cycle,
-            tick,
-            round,
-            best_effort_percent: settings.take("schedule.be_share", 10, |text| parse_percent(text, 0, 90)),
-            sharing_reserve_percent: settings.take("schedule.sharing", Some(10), |text| match text {
-                "off" => Ok(None),
-                _ => parse_percent(text, 0, 100).map(Some).map_err(|error| format!("{error}, or `off`")),
-            }),
-            survive_disk_loss: settings.take("schedule.survive_disk_loss", true, parse_choice),
-        }
+fn parse_host(name: &str) -> Result<String, String> {
+    match host(name) {
+        Some(RequestHost::Name(whole)) if whole == name && !name.is_empty() => Ok(name.to_owned()),
+        _ => Err(format!("`{name}` is no name; write for example `media.example`, or `*` for every one")),
     }
 }
 
-impl PlaneSettings {
-    fn take(settings: &mut Settings) -> Self {
-        Self {
-            cpu: settings.take("plane.cpu", None, |text| match text {
-                "auto" => Ok(None),
-                _ => parse_number(text, 0, 1023).map(Some).map_err(|error| format!("{error}, or `auto`")),
-            }),
-            priority: settings.take("plane.priority", Some(10), |text| {
-                Ok(Some(parse_number(text, 0, 99)?).filter(|priority| *priority > 0).and_then(|p| u8::try_from(p).ok()))
-            }),
-            engine: settings.take("plane.engine", EngineChoice::Auto, |text| match text {
-                "auto" => Ok(EngineChoice::Auto),
-                "io_uring" => Ok(EngineChoice::IoUring),
-                "threads" => Ok(EngineChoice::Threads),
-                _ => Err("expected `auto`, `io_uring` or `threads`".to_owned()),
-            }),
-            memory: settings.take("plane.memory", MemorySetting::Percent(MEMORY_PERCENT), parse_memory),
-        }
+fn parse_origin(origin: &str) -> Result<String, String> {
+    let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+    if origin == "*" || rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', ' '])) {
+        return Ok(origin.to_owned());
     }
+    Err(format!("`{origin}` is no origin; write for example `https://player.example`, or `*` for every one"))
 }
 
-impl LimitsConfig {
-    fn take(settings: &mut Settings) -> Self {
-        Self {
-            connections: settings.take("limits.connections", 10_000, |text| parse_number(text, 1, 1_000_000)),
-            per_client_percent: settings.take("limits.per_client", 50, |text| parse_percent(text, 1, 100)),
-            head_timeout: settings.take("limits.head_timeout", Nanos::from_secs(10), time_up_to(Nanos::from_secs(600))),
-            idle_timeout: settings.take(
-                "limits.idle_timeout",
-                Nanos::from_secs(75),
-                span_up_to(Nanos::from_secs(3600)),
-            ),
-            upload_idle: settings.take("limits.upload_idle", Nanos::from_secs(30), time_up_to(Nanos::from_secs(3600))),
-            upload_size: settings.take("limits.upload_size", ByteCount(1 << 40), parse_size),
-            drain: settings.take("limits.drain", Nanos::from_secs(30), span_up_to(Nanos::from_secs(3600))),
-        }
-    }
+/// The rights of a client without a login.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Anonymous {
+    Read,
+    None,
+}
+
+impl Word for Anonymous {
+    const WORDS: &'static [(&'static str, Self)] = &[("read", Self::Read), ("none", Self::None)];
 }
 
 #[cfg(test)]
@@ -651,6 +476,7 @@ mod tests {
         config.path_durable.clear();
         config.users.clear();
         config.log = defaults.log.clone();
+        config.shown = defaults.shown.clone();
         config.state.clone_from(&defaults.state);
         assert_eq!(config, defaults);
         for key in keys() {
@@ -672,6 +498,9 @@ mod tests {
     fn keys() -> Vec<String> {
         let sources = [
             ("", include_str!("mod.rs")),
+            ("", include_str!("schedule.rs")),
+            ("", include_str!("plane.rs")),
+            ("", include_str!("limits.rs")),
             ("", include_str!("links.rs")),
             ("", include_str!("tls.rs")),
             ("", include_str!("ftp.rs")),
@@ -739,27 +568,6 @@ mod tests {
     }
 
     #[test]
-    fn the_seeds_cycle_gets_a_tick_and_a_round_that_fit() {
-        let schedule = load("[schedule]\ncycle = \"256ms\"\n").unwrap().schedule;
-        assert_eq!(schedule.tick, Nanos::from_millis(32));
-        assert_eq!(schedule.round, Nanos::from_millis(1024));
-        let error = load("[schedule]\ncycle = \"300ms\"\n").unwrap_err();
-        assert!(error.contains("cannot be a cycle"), "{error}");
-        let error = load("[schedule]\ntick = \"40ms\"\nround = \"900ms\"\n").unwrap_err();
-        assert!(error.contains("schedule.tick") && error.contains("schedule.round"), "{error}");
-    }
-
-    #[test]
-    fn memory_is_a_share_with_a_cap_or_a_size() {
-        let gib = 1024 * MIB;
-        let share = load("").unwrap().plane.memory;
-        assert_eq!(share.of(ByteCount(8 * gib)).0 / MIB, 2047);
-        assert_eq!(share.of(ByteCount(1024 * gib)), MEMORY_MAX);
-        let fixed = load("[plane]\nmemory = \"512MiB\"\n").unwrap().plane.memory;
-        assert_eq!(fixed.of(ByteCount(8 * gib)), ByteCount(512 * MIB));
-    }
-
-    #[test]
     fn an_address_is_listened_on_once() {
         let ftp = |listen: &str, ftp: &str| load(&format!("listen = \"{listen}\"\nftp.listen = \"{ftp}\"\n"));
         for (http, other) in [("127.0.0.1:80", "127.0.0.1:80"), ("0.0.0.0:80", "127.0.0.1:80"), ("[::1]:80", "[::]:80")]
@@ -779,12 +587,5 @@ mod tests {
         let error = load("[users]\nalice = \"secret\"\n").unwrap_err();
         assert!(error.contains("isocast.toml:2: users.alice: an argon2 hash is needed"), "{error}");
         assert!(!error.contains("secret"), "{error}");
-    }
-
-    #[test]
-    fn a_priority_of_zero_means_ordinary_scheduling() {
-        assert_eq!(load("[plane]\npriority = 0\ncpu = 1\n").unwrap().plane.priority, None);
-        assert_eq!(load("[plane]\ncpu = 1\n").unwrap().plane.cpu, Some(1));
-        assert!(load("[plane]\ncpu = \"two\"\n").unwrap_err().contains("or `auto`"));
     }
 }

@@ -2,12 +2,10 @@
 //!
 //! Not here: asking it (`serve::identity`).
 
-use std::fmt;
 use std::path::PathBuf;
 
 use super::parse_path;
 use super::settings::Settings;
-use super::toml_text::{list, quoted};
 use super::values::{parse_choice, stays_private};
 
 /// Scopes that are asked for by default.
@@ -42,6 +40,7 @@ impl OpenIdConfig {
         let groups_claim = settings.take_optional("openid.groups_claim", parse_text);
         let add_users = settings.take("openid.add_users", false, parse_choice);
         let scopes = if scopes.is_empty() { SCOPES.map(str::to_owned).to_vec() } else { scopes };
+        settings.show("openid.scopes", &scopes);
         if !scopes.iter().any(|scope| scope == SCOPES[0]) {
             settings.contradiction(
                 "openid.scopes",
@@ -61,20 +60,11 @@ impl OpenIdConfig {
         if let Some((key, message)) = missing {
             settings.contradiction(key, message);
         }
-        let (issuer, client) = issuer.zip(client)?;
+        let Some((issuer, client)) = issuer.zip(client) else {
+            settings.hide("openid");
+            return None;
+        };
         Some(Self { issuer, client, secret, scopes, name_claim, groups_claim, add_users })
-    }
-
-    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n[openid]\nissuer = {}\nclient = {}", quoted(&self.issuer), quoted(&self.client))?;
-        if let Some(secret) = &self.secret {
-            writeln!(f, "secret = {}", quoted(&secret.display()))?;
-        }
-        writeln!(f, "scopes = [{}]\nname_claim = {}", list(&self.scopes), quoted(&self.name_claim))?;
-        if let Some(claim) = &self.groups_claim {
-            writeln!(f, "groups_claim = {}", quoted(claim))?;
-        }
-        writeln!(f, "add_users = {}", self.add_users)
     }
 }
 

@@ -2,26 +2,20 @@
 //!
 //! Not here: holding uploads to it (`service::quota`), removing the oldest (`crate::jobs`).
 
-use std::fmt;
-
 use service::quota::{QuotaConfig, WhenQuotaFull};
 use store::ContentPath;
 use units::Nanos;
 
-use super::jobs::{needed, parse_served, render_protected, take_protected};
+use super::jobs::{needed, parse_served, take_protected};
 use super::settings::Settings;
-use super::toml_text::{quoted, size, span};
+use super::toml_text::parse_word;
 use super::{parse_size, parse_span};
 
 /// Reads one `[[quota]]`.
 pub(super) fn take(entry: &mut Settings) -> Option<QuotaConfig> {
     let folder = needed(entry, "folder", "is the folder of the quota, as it is below /media/", parse_served);
     let max_size = needed(entry, "max_size", "is how much may lie in the folder: `500GB`", parse_size);
-    let when_full = entry.take("when_full", WhenQuotaFull::Refuse, |text| match text {
-        "refuse" => Ok(WhenQuotaFull::Refuse),
-        "overwrite_oldest" => Ok(WhenQuotaFull::OverwriteOldest),
-        _ => Err(format!("`{text}` is neither `refuse` nor `overwrite_oldest`")),
-    });
+    let when_full = entry.take("when_full", WhenQuotaFull::Refuse, parse_word);
     let min_age = entry.take("min_age", Nanos::ZERO, parse_span);
     let protected = take_protected(entry);
     if when_full == WhenQuotaFull::Refuse && (min_age > Nanos::ZERO || !protected.is_empty()) {
@@ -29,17 +23,10 @@ pub(super) fn take(entry: &mut Settings) -> Option<QuotaConfig> {
             "`min_age` and `protected` name the contents that `overwrite_oldest` spares; `refuse` removes nothing";
         entry.contradiction("when_full", message.to_owned());
     }
-    Some(QuotaConfig { folder: folder?, bytes_max: max_size?.0, when_full, min_age, protected })
-}
-
-/// As TOML that means the same.
-pub(super) fn render(quota: &QuotaConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "\n[[quota]]\nfolder = {}\nmax_size = {}", quoted(&quota.folder.joined()), size(quota.bytes_max))?;
-    if quota.when_full == WhenQuotaFull::OverwriteOldest {
-        writeln!(f, "when_full = \"overwrite_oldest\"\nmin_age = {}", span(quota.min_age))?;
-        render_protected(&quota.protected, f)?;
+    if when_full == WhenQuotaFull::Refuse {
+        ["when_full", "min_age"].iter().for_each(|key| entry.hide(key));
     }
-    Ok(())
+    Some(QuotaConfig { folder: folder?, bytes_max: max_size?.0, when_full, min_age, protected })
 }
 
 /// The folders of the quotas, which distinguish them.

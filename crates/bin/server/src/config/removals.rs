@@ -16,7 +16,7 @@ use units::{ByteCount, counted};
 use automation::{JobWork, removal_limits};
 
 use super::Config;
-use super::toml_text::span;
+use super::values::span_text;
 
 /// Contents that are shown of each rule; `--json` has all that the server names.
 const SHOWN: usize = 10;
@@ -85,7 +85,7 @@ fn query(limits: &RemovalLimits) -> String {
     let mut query = format!("folder={}", encoded(&limits.folder.joined()));
     let spans = [("max_age", limits.max_age), ("min_age", Some(limits.min_age))];
     for (key, value) in spans.into_iter().filter_map(|(key, value)| Some((key, value?))) {
-        query += &format!("&{key}={}", span(value).trim_matches('"'));
+        query += &format!("&{key}={}", span_text(value));
     }
     if let Some(size) = limits.max_size {
         query += &format!("&max_size={}B", size.0);

@@ -4,83 +4,19 @@
 //! that nothing reads is an error that names it. Not here: the meaning of a setting (the parent module).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use program::output::say;
 use strsim::levenshtein;
 use toml::de::{DeArray, DeTable, DeValue};
 
+use super::arrays::name_member;
+use super::file::{PARTS, line_of, unclosed_array, with_parts};
+use super::problem::{Origin, Problem};
+use super::shown::{ShownSettings, is_within};
+use super::toml_text::AsToml;
+
 /// The prefix of environment variables: `ISOCAST_SCHEDULE__CYCLE` is the key `schedule.cycle`.
 const ENVIRONMENT_PREFIX: &str = "ISOCAST_";
-
-/// Arrays of tables, with the member that distinguishes the entries of each: `[[job]]` with the name `nightly` is the key `job.nightly`.
-pub(crate) const ARRAYS: [(&str, &str); 4] =
-    [("budget", "of"), ("job", "name"), ("quota", "folder"), ("webhook", "name")];
-
-/// The member that distinguishes the entries of an array.
-pub(crate) fn name_member(array: &str) -> Option<&'static str> {
-    ARRAYS.iter().find(|(known, _)| *known == array).map(|(_, member)| *member)
-}
-
-/// The folder of further files, beside the configuration file.
-const PARTS: &str = "conf.d";
-/// Files in it.
-const PARTS_MAX: usize = 1000;
-
-/// True if a name in the folder is a part: not an editor's lock (`.#x.toml`), another system's companion of a file (`._x.toml`), or a
-/// folder. The log names the others.
-fn is_part(path: &Path) -> bool {
-    let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-    let why = match () {
-        () if is_hidden => "its name is hidden",
-        () if path.is_dir() => "it is a folder",
-        () => return true,
-    };
-    say(format_args!("{} is passed over: {why}", path.display()));
-    false
-}
-
-/// Where a setting was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// A configuration file and its line, counted from 1.
-    File(PathBuf, usize),
-    /// An environment variable.
-    Environment(String),
-    /// A flag of the command line.
-    Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path, line) => write!(f, "{}:{line}", path.display()),
-            Self::Environment(name) => write!(f, "environment variable {name}"),
-            Self::Flag(flag) => f.write_str(flag),
-        }
-    }
-}
-
-/// One thing wrong with the configuration, fit to show to a user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) origin: Option<Origin>,
-    pub(crate) key: Option<String>,
-    pub(crate) message: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(origin) = &self.origin {
-            write!(f, "{origin}: ")?;
-        }
-        if let Some(key) = &self.key {
-            write!(f, "{key}: ")?;
-        }
-        f.write_str(&self.message)
-    }
-}
 
 /// A value as it was written; quantities keep their text until their unit is known to be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +38,7 @@ pub(crate) struct Settings {
     /// Where each table of an array of tables (`[[job]]`) was written; its settings have keys as `job.0.name`.
     arrays: BTreeMap<String, Vec<Origin>>,
     known: Vec<&'static str>,
+    shown: ShownSettings,
     problems: Vec<Problem>,
 }
 
@@ -114,23 +51,10 @@ impl Settings {
 
     /// The same, with the texts that `read` gives.
     pub(crate) fn add_files(&mut self, path: &Path, read: &dyn Fn(&Path) -> std::io::Result<String>) {
-        let parts = path.parent().unwrap_or(Path::new("")).join(PARTS);
-        let mut files = vec![path.to_owned()];
-        match std::fs::read_dir(&parts) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => self.contradiction(PARTS, format!("cannot read {}: {error}", parts.display())),
-            Ok(entries) => {
-                let named = entries.flatten().map(|entry| entry.path());
-                let mut named: Vec<PathBuf> = named.filter(|path| path.extension() == Some("toml".as_ref())).collect();
-                named.sort();
-                named.retain(|path| is_part(path));
-                if named.len() > PARTS_MAX {
-                    self.contradiction(PARTS, format!("more than {PARTS_MAX} files in {}", parts.display()));
-                    named.truncate(PARTS_MAX);
-                }
-                files.append(&mut named);
-            }
-        }
+        let files = with_parts(path).unwrap_or_else(|message| {
+            self.contradiction(PARTS, message);
+            vec![path.to_owned()]
+        });
         for file in files {
             match read(&file) {
                 Ok(text) => self.add_file(&file, &text),
@@ -248,28 +172,74 @@ impl Settings {
     }
 
     /// The value of `key` as `parse` understands it, or `default` where it was not written (or not understood: then the
-    /// problem is kept).
-    pub(crate) fn take<T>(&mut self, key: &'static str, default: T, parse: impl Fn(&str) -> Result<T, String>) -> T {
-        self.take_optional(key, parse).unwrap_or(default)
+    /// problem is kept). It is shown.
+    pub(crate) fn take<T: AsToml>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> T {
+        let value = self.take_written(key, parse).unwrap_or(default);
+        self.show(key, &value);
+        value
     }
 
-    /// As [`Settings::take`], with no default.
-    pub(crate) fn take_optional<T>(
+    /// As [`Settings::take`], with no default: it is shown where it was written.
+    pub(crate) fn take_optional<T: AsToml>(
         &mut self,
         key: &'static str,
         parse: impl Fn(&str) -> Result<T, String>,
     ) -> Option<T> {
+        let value = self.take_written(key, parse)?;
+        self.show(key, &value);
+        Some(value)
+    }
+
+    fn take_written<T>(&mut self, key: &'static str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
         self.known.push(key);
         let setting = self.settings.remove(key)?;
-        let parsed = match &setting.value {
-            Value::Text(text) => parse(text),
-            Value::List(_) => Err("a list is not understood here; write one value".to_owned()),
-        };
-        parsed.map_err(|message| self.blame(setting.origin, key, message)).ok()
+        parsed(&setting.value, parse).map_err(|message| self.blame(setting.origin, key, message)).ok()
+    }
+
+    /// Shows this value of `key`, in the place of one that was taken.
+    pub(crate) fn show(&mut self, key: &str, value: &impl AsToml) {
+        self.hide(key);
+        self.shown.0.push((key.to_owned(), value.as_toml()));
+    }
+
+    /// Shows neither `key` nor the keys below it: they mean nothing beside the other settings.
+    pub(crate) fn hide(&mut self, key: &str) {
+        self.shown.0.retain(|(shown, _)| !is_within(shown, key));
+    }
+
+    /// The values to be shown of all settings taken so far.
+    pub(crate) fn shown(&mut self) -> ShownSettings {
+        std::mem::take(&mut self.shown)
     }
 
     /// The items of `key`: a list as a file writes it, or `:`-separated in the environment; empty where it was not written.
     pub(crate) fn take_list(&mut self, key: &'static str) -> Vec<String> {
+        self.take_list_of(key, |text| Ok(text.to_owned()))
+    }
+
+    /// As [`Settings::take_list`], each item as `parse` understands it; those that it does not are left out, and the problem is kept.
+    pub(crate) fn take_list_of<T: AsToml>(
+        &mut self,
+        key: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<T> {
+        let mut items = Vec::new();
+        for text in self.written_list(key) {
+            match parse(&text) {
+                Ok(item) => items.push(item),
+                Err(message) => self.contradiction(key, message),
+            }
+        }
+        self.show(key, &items);
+        items
+    }
+
+    fn written_list(&mut self, key: &'static str) -> Vec<String> {
         self.known.push(key);
         let Some(setting) = self.settings.remove(key) else { return Vec::new() };
         let as_in_a_file = match &setting.value {
@@ -301,8 +271,19 @@ impl Settings {
         self.take_list(key)
     }
 
-    /// All keys below `table` (`links.eth0` for `links`), for tables with names as keys; `parse` gets such a name and its text.
-    pub(crate) fn take_table<T>(
+    /// All keys below `table` (`users.ada` for `users`), for tables with names as keys.
+    pub(crate) fn take_table<T: AsToml>(
+        &mut self,
+        table: &'static str,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<(String, T)> {
+        let entries = self.take_names(table, |_, text| parse(text));
+        entries.iter().for_each(|(name, value)| self.show(&format!("{table}.{name}"), value));
+        entries
+    }
+
+    /// As [`Settings::take_table`], with nothing shown; `parse` gets the name of a key, too.
+    pub(crate) fn take_names<T>(
         &mut self,
         table: &'static str,
         parse: impl Fn(&str, &str) -> Result<T, String>,
@@ -316,11 +297,7 @@ impl Settings {
         let mut entries = Vec::new();
         for key in keys {
             let Some(setting) = self.settings.remove(&key) else { continue };
-            let parsed = match &setting.value {
-                Value::Text(text) => parse(&key[prefix.len()..], text),
-                Value::List(_) => Err("a list is not understood here; write one value".to_owned()),
-            };
-            match parsed {
+            match parsed(&setting.value, |text| parse(&key[prefix.len()..], text)) {
                 Ok(value) => entries.push((key[prefix.len()..].to_owned(), value)),
                 Err(message) => self.blame(setting.origin, &key, message),
             }
@@ -343,6 +320,7 @@ impl Settings {
         for (at, origin) in origins.into_iter().enumerate() {
             let mut inner = Self { settings: self.take_below(&format!("{array}.{at}.")), ..Self::default() };
             items.extend(read(&mut inner));
+            self.shown.add_entry(array, inner.shown());
             for problem in inner.finish() {
                 let key = problem.key.map_or_else(|| array.to_owned(), |key| format!("{array}.{key}"));
                 let origin = problem.origin.or_else(|| Some(origin.clone()));
@@ -420,6 +398,14 @@ impl Settings {
     }
 }
 
+/// The value as `parse` understands it.
+fn parsed<T>(value: &Value, parse: impl Fn(&str) -> Result<T, String>) -> Result<T, String> {
+    match value {
+        Value::Text(text) => parse(text),
+        Value::List(_) => Err("a list is not understood here; write one value".to_owned()),
+    }
+}
+
 /// A TOML value as text; numbers keep the digits that were written, so that a missing unit can be quoted back.
 fn plain(value: &DeValue<'_>) -> Result<Value, String> {
     match value {
@@ -437,30 +423,6 @@ fn plain(value: &DeValue<'_>) -> Result<Value, String> {
             .map(Value::List),
         DeValue::Datetime(_) | DeValue::Table(_) => Err("a text is needed here".to_owned()),
     }
-}
-
-/// The line of an array that is still open where a line `before`, counted from 1, gives another key its value.
-fn unclosed_array(text: &str, before: usize) -> Option<usize> {
-    let lines: Vec<&str> = text.lines().collect();
-    let begins = |line: &str| line.split_once('=').is_some_and(|(key, _)| !key.contains(['"', '\'', '[', '#']));
-    let last = before.checked_sub(1).filter(|last| lines.get(*last).is_none_or(|line| begins(line)))?;
-    let start = lines.get(..last)?.iter().rposition(|line| begins(line))?;
-    let (mut depth, mut quoted) = (0i32, false);
-    for c in lines[start..last].iter().flat_map(|line| line.split('#').next().unwrap_or_default().chars()) {
-        match c {
-            '"' | '\'' => quoted = !quoted,
-            '[' if !quoted => depth += 1,
-            ']' if !quoted => depth -= 1,
-            _ => {}
-        }
-    }
-    (depth > 0).then_some(start + 1)
-}
-
-/// The line, counted from 1, that byte `position` of `text` is on.
-fn line_of(text: &str, position: usize) -> usize {
-    let before = text.as_bytes().get(..position).unwrap_or(text.as_bytes());
-    1 + before.iter().filter(|byte| **byte == b'\n').count()
 }
 
 #[cfg(test)]
@@ -531,7 +493,7 @@ mod tests {
         let mut settings = Settings::default();
         settings.add_file_and_parts(&file);
         settings.take("a", 0, number);
-        settings.take_table("t", |_, text| number(text));
+        settings.take_table("t", number);
         let problems: Vec<String> = settings.finish().iter().map(ToString::to_string).collect();
         assert_eq!(problems.len(), 1);
         assert!(problems[0].ends_with("conf.d/40.toml:2: a: `x` is not a number"), "{problems:?}");

@@ -2,7 +2,6 @@
 //!
 //! Not here: reading the certificates (crate `tls`).
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use tls::{CertificateSource, Certificates, PairFiles};
 use units::Nanos;
 
 use super::settings::Settings;
-use super::toml_text::{list as strings, quoted, span};
+use super::toml_text::parse_word;
 use super::values::{parse_address, parse_choice, span_up_to, stays_private};
 
 /// Longest time for which browsers shall use TLS only: two years, as their lists of such hosts want it.
@@ -110,30 +109,6 @@ impl TlsConfig {
         }
         Certificates::load(&CertificateSource::Files(self.pairs.clone())).err().map(|error| error.to_string())
     }
-
-    pub(super) fn render(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let list = |path: fn(&PairFiles) -> &Path| {
-            self.pairs.iter().map(|pair| quoted(&path(pair).display())).collect::<Vec<_>>().join(", ")
-        };
-        writeln!(f, "\n[tls]")?;
-        if let Some(listen) = self.listen {
-            writeln!(f, "listen = {}", quoted(&listen))?;
-        }
-        writeln!(f, "certificate = [{}]", list(|pair| &pair.certificate))?;
-        writeln!(f, "key = [{}]", list(|pair| &pair.key))?;
-        if let Some(AuthorityConfig { directory, names, contact, proof, .. }) = &self.authority {
-            writeln!(f, "authority = {}\nnames = [{}]", quoted(directory), strings(names))?;
-            if let Some(contact) = contact {
-                writeln!(f, "contact = {}", quoted(contact))?;
-            }
-            let word = match proof {
-                ProofKind::Http => "http",
-                ProofKind::Tls => "tls",
-            };
-            writeln!(f, "proof = {}", quoted(&word))?;
-        }
-        writeln!(f, "self_signed = {}\nredirect = {}\nhsts = {}", self.self_signed, self.redirect, span(self.hsts))
-    }
 }
 
 /// An authority that signs certificates.
@@ -149,11 +124,7 @@ fn take_authority(settings: &mut Settings) -> Option<AuthorityConfig> {
         true => Ok(text.to_owned()),
         false => Err(format!("`{text}` is no address of mail")),
     });
-    let proof = settings.take("tls.proof", ProofKind::Tls, |text| match text {
-        "tls" => Ok(ProofKind::Tls),
-        "http" => Ok(ProofKind::Http),
-        _ => Err(format!("`{text}` is neither `tls` nor `http`")),
-    });
+    let proof = settings.take("tls.proof", ProofKind::Tls, parse_word);
     let message = match (&directory, names.is_empty()) {
         (Some(_), true) => Some("name the hosts that the certificate is for; write for example `[\"media.example\"]`"),
         (None, false) => Some("they are for `tls.authority`, which is missing"),
@@ -161,6 +132,9 @@ fn take_authority(settings: &mut Settings) -> Option<AuthorityConfig> {
     };
     if let Some(message) = message {
         settings.contradiction("tls.names", message.to_owned());
+    }
+    if directory.is_none() {
+        ["tls.names", "tls.contact", "tls.proof"].iter().for_each(|key| settings.hide(key));
     }
     Some(AuthorityConfig { directory: directory?, names, contact, proof, folder: PathBuf::new() })
 }

@@ -1,89 +1,112 @@
-//! Values as TOML texts.
+//! Values as TOML shows them, in the notation in which they are read.
 
-use std::fmt::{self, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
+use automation::{CopyEnd, ProofKind};
+use ftp::FtpTls;
+use ipnet::IpNet;
+use jobs::Missed;
+use kernel::EngineChoice;
+use service::budgets::BudgetScope;
+use service::config::WhenFull;
+use service::quota::WhenQuotaFull;
+use snmp::AgentxAddress;
+use store::ContentPath;
 use toml::Value;
-use units::{BitRate, Nanos};
+use units::{BitRate, ByteCount, Nanos};
 
-/// A TOML text, escaped as needed.
-pub(super) fn quoted(text: &dyn fmt::Display) -> String {
-    Value::String(text.to_string()).to_string()
+use super::values::{DiskPaths, Percent, rate_text, size_text, span_text};
+
+/// A value of a setting: as it is shown, it is read back as the same.
+pub(super) trait AsToml {
+    fn as_toml(&self) -> Value;
 }
 
-/// A span in the largest unit that leaves no rest.
-pub(super) fn span(span: Nanos) -> String {
-    quoted(&plain_span(span))
+macro_rules! as_toml {
+    ($($shown:ty => $show:expr;)+) => { $(impl AsToml for $shown {
+        fn as_toml(&self) -> Value {
+            let show: fn(&Self) -> _ = $show;
+            show(self).into()
+        }
+    })+ };
 }
 
-/// The same without quotes.
-pub(super) fn plain_span(Nanos(span): Nanos) -> String {
-    const SECOND: u64 = 1_000_000_000;
-    let units = [("d", 86_400 * SECOND), ("h", 3600 * SECOND), ("min", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000)];
-    let fits = units.iter().find(|(_, nanos)| span > 0 && span.is_multiple_of(*nanos));
-    let (unit, nanos) = fits.copied().unwrap_or(if span == 0 { ("s", 1) } else { ("us", 1000) });
-    format!("{}{unit}", span / nanos)
+as_toml! {
+    bool => |choice| *choice;
+    u32 => |number| *number;
+    u64 => |number| i64::try_from(*number).unwrap_or(i64::MAX);
+    String => String::clone;
+    PathBuf => |path| path.display().to_string();
+    ContentPath => ContentPath::joined;
+    SocketAddr => SocketAddr::to_string;
+    Ipv4Addr => Ipv4Addr::to_string;
+    IpNet => IpNet::to_string;
+    AgentxAddress => AgentxAddress::to_string;
+    BudgetScope => BudgetScope::to_string;
+    CopyEnd => CopyEnd::to_string;
+    RangeInclusive<u16> => |range| format!("{}-{}", range.start(), range.end());
+    Nanos => |time| span_text(*time);
+    ByteCount => |bytes| size_text(*bytes);
+    BitRate => |bits| rate_text(*bits);
+    Percent => |share| format!("{}%", share.0);
+    Option<Percent> => |share| share.map_or_else(|| "off".into(), |share| share.as_toml());
+    Option<u32> => |cpu| cpu.map_or_else(|| "auto".into(), |cpu| cpu.as_toml());
+    DiskPaths => |disks| disks.0.iter().map(|disk| disk.display().to_string()).collect::<Vec<_>>().join(",");
 }
 
-/// Bytes in the largest unit that leaves no rest.
-pub(super) fn size(bytes: u64) -> String {
-    let units = [
-        ("TiB", 1 << 40),
-        ("TB", 1_000_000_000_000),
-        ("GiB", 1 << 30),
-        ("GB", 1_000_000_000),
-        ("MiB", 1 << 20),
-        ("MB", 1_000_000),
-        ("KiB", 1 << 10),
-        ("kB", 1000),
-    ];
-    in_unit(bytes, &units, "B")
+impl<T: AsToml> AsToml for Vec<T> {
+    fn as_toml(&self) -> Value {
+        Value::Array(self.iter().map(AsToml::as_toml).collect())
+    }
 }
 
-/// A rate in the largest unit that leaves no rest.
-pub(super) fn rate(BitRate(rate): BitRate) -> String {
-    in_unit(rate, &[("G", 1_000_000_000), ("M", 1_000_000), ("k", 1000)], "bit/s")
+/// A value that is written as one of a few words.
+pub(super) trait Word: Copy + PartialEq + 'static {
+    const WORDS: &'static [(&'static str, Self)];
 }
 
-fn in_unit(value: u64, units: &[(&str, u64)], smallest: &str) -> String {
-    let fits = units.iter().find(|(_, factor)| value > 0 && value.is_multiple_of(*factor));
-    let (unit, factor) = fits.copied().unwrap_or((smallest, 1));
-    format!("\"{}{unit}\"", value / factor)
+impl<T: Word> AsToml for T {
+    fn as_toml(&self) -> Value {
+        let word = T::WORDS.iter().find(|(_, value)| value == self).map_or("", |(word, _)| *word);
+        Value::String(word.to_owned())
+    }
 }
 
-/// Texts of a list, as TOML.
-pub(super) fn list(texts: &[String]) -> String {
-    texts.iter().enumerate().fold(String::new(), |mut all, (at, text)| {
-        let _ = write!(all, "{}{}", if at == 0 { "" } else { ", " }, quoted(text));
-        all
+/// Reads one of the words.
+pub(super) fn parse_word<T: Word>(text: &str) -> Result<T, String> {
+    let known = T::WORDS.iter().find(|(word, _)| *word == text);
+    known.map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<String> = T::WORDS.iter().map(|(word, _)| format!("`{word}`")).collect();
+        let (last, others) = words.split_last().expect("there are words");
+        format!("`{text}` is neither {} nor {last}", others.join(", "))
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use units::ByteCount;
+impl Word for EngineChoice {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("io_uring", Self::IoUring), ("threads", Self::Threads)];
+}
 
-    use super::*;
+impl Word for WhenFull {
+    const WORDS: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("best-effort", Self::BestEffort)];
+}
 
-    #[test]
-    fn quantities_are_shown_in_the_unit_that_was_meant() {
-        for (bytes, text) in [(1 << 40, "1TiB"), (500_000_000_000, "500GB"), (100 << 30, "100GiB"), (1025, "1025B")] {
-            assert_eq!(size(bytes), format!("\"{text}\""));
-            assert_eq!(units::parse_size(text), Ok(ByteCount(bytes)));
-        }
-        for (bits, text) in [(8_800_000, "8800k"), (25_000_000, "25M"), (1_000_000_000, "1G"), (1001, "1001bit/s")] {
-            assert_eq!(rate(BitRate(bits)), format!("\"{text}\""));
-            assert_eq!(units::parse_rate(text), Ok(BitRate(bits)));
-        }
-        let day = 86_400_000_000_000;
-        for (nanos, text) in [
-            (30 * day, "30d"),
-            (day / 24, "1h"),
-            (day / 16, "90min"),
-            (90_000_000_000, "90s"),
-            (0, "0s"),
-            (7000, "7us"),
-        ] {
-            assert_eq!(plain_span(Nanos(nanos)), text);
-        }
-    }
+impl Word for WhenQuotaFull {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("refuse", Self::Refuse), ("overwrite_oldest", Self::OverwriteOldest)];
+}
+
+impl Word for Missed {
+    const WORDS: &'static [(&'static str, Self)] = &[("skip", Self::Skip), ("once", Self::Once)];
+}
+
+impl Word for ProofKind {
+    const WORDS: &'static [(&'static str, Self)] = &[("tls", Self::Tls), ("http", Self::Http)];
+}
+
+impl Word for FtpTls {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("required", Self::Required), ("offered", Self::Offered), ("off", Self::Off)];
 }

@@ -2,8 +2,6 @@
 //!
 //! Not here: sending them (crate `automation`).
 
-use std::fmt;
-
 use automation::{WebhookConfig, WebhookTarget};
 use service::events::KINDS;
 use units::Nanos;
@@ -12,7 +10,6 @@ use super::jobs::{needed, parse_name, take_command};
 use super::parse_path;
 use super::settings::Settings;
 use super::time_up_to;
-use super::toml_text::{list, quoted, span};
 
 /// Reads one `[[webhook]]`.
 pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
@@ -39,18 +36,6 @@ pub(super) fn take(entry: &mut Settings) -> Option<WebhookConfig> {
         WebhookTarget::Command(take_command(entry)?)
     };
     Some(WebhookConfig { name: name?, events, timeout, target })
-}
-
-/// As TOML that means the same.
-pub(super) fn render(webhook: &WebhookConfig, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (name, events) = (quoted(&webhook.name), list(&webhook.events));
-    writeln!(f, "\n[[webhook]]\nname = {name}\nevents = [{events}]\ntimeout = {}", span(webhook.timeout))?;
-    match &webhook.target {
-        WebhookTarget::Url { url, secret } => {
-            writeln!(f, "url = {}\nsecret = {}", quoted(url), quoted(&secret.display()))
-        }
-        WebhookTarget::Command(command) => writeln!(f, "command = [{}]", list(command)),
-    }
 }
 
 #[cfg(test)]

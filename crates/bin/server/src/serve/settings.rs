@@ -18,7 +18,7 @@ use toml::Value;
 use super::StartedServer;
 use super::links::Links;
 use crate::config::edit::{edited, is_operators};
-use crate::config::{Config, Origin, ServeArgs, entries, needs_restart, replace_text};
+use crate::config::{Config, Origin, ServeArgs, needs_restart, replace_text};
 
 /// Requests that wait at once.
 const WAITING_MAX: usize = 16;
@@ -112,7 +112,7 @@ impl StartedServer {
 /// The file in which the settings stand, else the one that was named.
 fn file_of(args: &ServeArgs, running: &Config, values: &SettingsPatch) -> Result<PathBuf, SettingsError> {
     let named = args.config.as_ref().ok_or(SettingsError::NoFile)?;
-    let (origins, present) = (Config::origins(args), entries(running));
+    let (origins, present) = (Config::origins(args), running.shown.entries());
     let mut files = BTreeSet::new();
     for (key, value) in &values.0 {
         let present = present.get(key).and_then(setting_value);
@@ -137,7 +137,7 @@ fn file_of(args: &ServeArgs, running: &Config, values: &SettingsPatch) -> Result
 
 /// A removed entry is no more, or has its default.
 fn check_removed(values: &SettingsPatch, checked: &Config) -> Result<(), SettingsError> {
-    let (all, defaults) = (entries(checked), Config::default_entries());
+    let (all, defaults) = (checked.shown.entries(), Config::default_entries());
     let is_entry = |key: &str| matches!(all.get(key), Some(Value::Table(_)));
     let stays = |(key, value): &(&String, &Option<SettingValue>)| {
         value.is_none() && is_entry(key) && all.get(*key) != defaults.get(*key)
@@ -170,7 +170,7 @@ fn is_changeable(key: &str, value: &SettingValue) -> bool {
 fn in_force(args: &ServeArgs, config: &Config) -> SettingsInForce {
     let origins = Config::origins(args);
     let defaults = Config::default_entries();
-    let shown = entries(config).into_iter().filter(|(key, _)| !key.starts_with(HIDDEN));
+    let shown = config.shown.entries().into_iter().filter(|(key, _)| !key.starts_with(HIDDEN));
     let settings = shown.filter_map(|(key, value)| {
         let origin = origins.get(&key);
         let source = match origin {
