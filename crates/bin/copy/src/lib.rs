@@ -24,7 +24,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
 use client::{FileVersion, Login, NoAnswer, REOPEN_PAUSES, RateRefusal, Remote, SourceFile, SourceReader, Tree};
-use kernel::aligned::AlignedBlock;
 use units::BitRate;
 
 pub use command::CopyArgs;
@@ -36,7 +35,6 @@ use pacing::{PacedReader, Pacing};
 pub use rclone::Rclone;
 pub use report::{PASSED_OVER, Summary};
 pub use served::OwnFolder;
-use served::OwnUpload;
 use shared::{LocalServer, SharedFolder};
 
 /// Read at once from either end.
@@ -189,21 +187,52 @@ impl Endpoint {
         }
     }
 
-    /// Writes a file anew; it has its name once it is whole.
-    fn put(
-        &self,
-        name: &Path,
-        version: &FileVersion,
-        rate: Option<BitRate>,
-        reader: &mut PacedReader<'_>,
-    ) -> anyhow::Result<()> {
-        let name = utf8(name)?;
-        match self {
-            Self::Here(_) | Self::Served(_) => unreachable!("a continued file is written part by part"),
-            Self::Shared(shared) => shared.put(name, version, rate, reader),
-            Self::There(remote) => remote.put(name, version, rate, reader),
-            Self::Rclone(rclone) => rclone.put(name, version.bytes, reader),
-        }
+    /// Begins a copy of a file, or continues one of this version if that is kept and asked for. It has its name once it is whole.
+    fn begin<'a>(
+        &'a self,
+        file: &'a SourceFile,
+        version: &'a FileVersion,
+        mode: Option<u32>,
+        CopyTerms { rate, resume, .. }: CopyTerms,
+    ) -> anyhow::Result<Box<dyn CopyTarget + 'a>> {
+        let name = || utf8(&file.name);
+        Ok(match self {
+            Self::Here(folder) => Box::new(folder.begin(&file.name, version, mode, resume)?),
+            Self::Served(own) => Box::new(own.begin(file, rate, version)?),
+            Self::Shared(shared) => whole(name()?, move |name, reader| shared.put(name, version, rate, reader)),
+            Self::There(remote) => whole(name()?, move |name, reader| remote.put(name, version, rate, reader)),
+            Self::Rclone(rclone) => whole(name()?, move |name, reader| rclone.put(name, version.bytes, reader)),
+        })
+    }
+}
+
+/// A copy of a file, as it is written.
+trait CopyTarget {
+    /// Bytes that an earlier copy has left.
+    fn begun_with(&self) -> u64 {
+        0
+    }
+
+    /// Gives the reason for which nothing will come.
+    fn give_up(&mut self, _reason: &str) {}
+
+    /// Writes the bytes behind those, up to `bytes` in all, and gives it its name.
+    fn finish(self: Box<Self>, reader: &mut PacedReader<'_>, bytes: u64) -> anyhow::Result<()>;
+}
+
+/// A copy that is sent in one piece, anew each time.
+struct WholeCopy<'a, F>(&'a str, F);
+
+fn whole<'a, F>(name: &'a str, send: F) -> Box<dyn CopyTarget + 'a>
+where
+    F: FnOnce(&str, &mut PacedReader<'_>) -> anyhow::Result<()> + 'a,
+{
+    Box::new(WholeCopy(name, send))
+}
+
+impl<F: FnOnce(&str, &mut PacedReader<'_>) -> anyhow::Result<()>> CopyTarget for WholeCopy<'_, F> {
+    fn finish(self: Box<Self>, reader: &mut PacedReader<'_>, _bytes: u64) -> anyhow::Result<()> {
+        (self.1)(self.0, reader)
     }
 }
 
@@ -358,15 +387,7 @@ impl Copying<'_> {
             self.moved.pass_over(file.bytes);
             self.summary.left_as_they_are += 1;
         } else {
-            let copied = match self.destination {
-                Endpoint::Here(folder) => self.copy_to_folder(folder.clone(), file, &version),
-                Endpoint::Served(own) => {
-                    let begun = own.begin(file, self.terms.rate, &version);
-                    begun.and_then(|upload| self.copy_to_own(upload, file, &version))
-                }
-                _ => self.copy_whole(file, &version),
-            };
-            copied.with_context(|| format!("{shown}: not copied"))?;
+            self.copy(file, &version).with_context(|| format!("{shown}: not copied"))?;
             self.summary.copying += began.elapsed();
             self.summary.files += 1;
             if self.destination.hides(&file.name) {
@@ -386,54 +407,18 @@ impl Copying<'_> {
         Ok(self.destination.stored(&file.name)?.is_some_and(|stored| is_copy(&stored, version)))
     }
 
-    fn copy_to_folder(&mut self, folder: Folder, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
-        let mut part = folder.begin(&file.name, &version.tag, self.source.mode(&file.name), self.terms.resume)?;
-        let opened = self.source.open(&file.name, part.written(), self.terms.rate)?;
-        part.reserve(opened.bytes)?;
-        self.moved.pass_over(part.written());
-        self.summary.resumed_bytes += part.written();
-        let whole = opened.bytes;
-        let mut reader = self.paced(opened.reader);
-        let mut buffer = AlignedBlock::zeroed(READ_BYTES);
-        loop {
-            let count = fill(&mut reader, buffer.bytes_mut())?;
-            part.write(&mut buffer, count)?;
-            if count < READ_BYTES {
-                break;
-            }
-        }
-        drop(reader);
-        if part.written() != whole {
-            bail!("{} bytes came, {whole} were announced: it was changed meanwhile; copy it again", part.written());
-        }
-        self.summary.bytes += whole - part.begun_with();
-        part.publish(version.modified)
-    }
-
-    fn copy_to_own(&mut self, mut upload: OwnUpload, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
-        let begun_with = upload.begun_with();
+    fn copy(&mut self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
+        let destination = self.destination;
+        let mut target = destination.begin(file, version, self.source.mode(&file.name), self.terms)?;
+        let begun_with = target.begun_with();
         let opened = self.source.open(&file.name, begun_with, self.terms.rate);
-        let opened = opened.inspect_err(|error| upload.give_up(&error.to_string()))?;
-        if begun_with > 0 {
-            let now = self.source.version(&file.name)?;
-            anyhow::ensure!(now == *version, "it was changed meanwhile; copy it again");
-        }
+        let opened = opened.inspect_err(|error| target.give_up(&error.to_string()))?;
+        let is_same = begun_with == 0 || self.source.version(&file.name)? == *version;
+        anyhow::ensure!(is_same && opened.bytes == version.bytes, "it was changed meanwhile; copy it again");
         self.moved.pass_over(begun_with);
         self.summary.resumed_bytes += begun_with;
-        let mut reader = self.paced(opened.reader);
-        upload.finish(&mut reader)?;
-        drop(reader);
+        target.finish(&mut self.paced(opened.reader), opened.bytes)?;
         self.summary.bytes += opened.bytes - begun_with;
-        Ok(())
-    }
-
-    fn copy_whole(&mut self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<()> {
-        let rate = self.terms.rate;
-        let opened = self.source.open(&file.name, 0, rate)?;
-        anyhow::ensure!(opened.bytes == version.bytes, "it was changed meanwhile; copy it again");
-        let mut reader = PacedReader::new(opened.reader, self.pacing.as_mut(), &self.moved);
-        self.destination.put(&file.name, version, rate, &mut reader)?;
-        self.summary.bytes += opened.bytes;
         Ok(())
     }
 

@@ -21,7 +21,8 @@ use rustix::io::Errno;
 use store::{Walked, WalkedKind};
 use units::limits::{CHUNK_BYTES, DIRECT_ALIGN};
 
-use super::READ_BYTES;
+use super::pacing::PacedReader;
+use super::{CopyTarget, READ_BYTES, fill};
 
 /// Bytes between two flushes of a file that is written through the page cache.
 const FLUSH_BYTES: u64 = 8 << 20;
@@ -177,7 +178,7 @@ impl Folder {
     pub(super) fn begin(
         &self,
         name: &Path,
-        version: &str,
+        version: &FileVersion,
         mode: Option<u32>,
         resume: bool,
     ) -> anyhow::Result<PartialCopy> {
@@ -192,6 +193,7 @@ impl Folder {
                 part: path.clone(),
                 path,
                 mode,
+                modified: version.modified,
                 written: 0,
                 begun_with: 0,
                 flushed: 0,
@@ -206,7 +208,7 @@ impl Folder {
         let kept = own.char_indices().take_while(|(at, c)| at + c.len_utf8() <= NAME_BYTES_MAX).count();
         let prefix = format!(".{}{PART}", own.chars().take(kept).collect::<String>());
         let mut hasher = DefaultHasher::new();
-        (&own, version).hash(&mut hasher);
+        (&own, &version.tag).hash(&mut hasher);
         let part = folder.join(format!("{prefix}{:016x}", hasher.finish()));
         let in_folder = || format!("cannot write in {}", folder.display());
         remove_others(folder, &prefix, &part).with_context(in_folder)?;
@@ -220,7 +222,8 @@ impl Folder {
         let begun_with = begun_with - begun_with % DIRECT_ALIGN;
         file.set_len(begun_with)?;
         let how = if direct { WriteMode::Direct(Box::new(DirectWriter::new())) } else { WriteMode::Buffered };
-        Ok(PartialCopy { file, how, path, part, mode, written: begun_with, begun_with, flushed: begun_with })
+        let (modified, flushed) = (version.modified, begun_with);
+        Ok(PartialCopy { file, how, path, part, mode, modified, written: begun_with, begun_with, flushed })
     }
 }
 
@@ -293,25 +296,43 @@ pub(super) struct PartialCopy {
     path: PathBuf,
     /// The permissions that it gets, of those that the process gives to files.
     mode: u32,
+    /// The time of its source.
+    modified: Option<SystemTime>,
+    /// Bytes written, with those of an earlier copy.
     written: u64,
+    /// Bytes of an earlier copy.
     begun_with: u64,
     /// So many of the bytes that go through the page cache are on the disk.
     flushed: u64,
 }
 
-impl PartialCopy {
-    /// Bytes written, with those of an earlier copy.
-    pub(super) const fn written(&self) -> u64 {
-        self.written
-    }
-
-    /// Bytes of an earlier copy.
-    pub(super) const fn begun_with(&self) -> u64 {
+impl CopyTarget for PartialCopy {
+    fn begun_with(&self) -> u64 {
         self.begun_with
     }
 
+    fn finish(mut self: Box<Self>, reader: &mut PacedReader<'_>, bytes: u64) -> anyhow::Result<()> {
+        self.reserve(bytes)?;
+        let mut buffer = AlignedBlock::zeroed(READ_BYTES);
+        loop {
+            let count = fill(reader, buffer.bytes_mut())?;
+            self.write(&mut buffer, count)?;
+            if count < READ_BYTES {
+                break;
+            }
+        }
+        let came = self.written;
+        anyhow::ensure!(
+            came == bytes,
+            "{came} bytes came, {bytes} were announced: it was changed meanwhile; copy it again"
+        );
+        self.publish()
+    }
+}
+
+impl PartialCopy {
     /// Takes the room that the whole file needs; where the file system cannot, a disk that is full is noticed later.
-    pub(super) fn reserve(&self, bytes: u64) -> anyhow::Result<()> {
+    fn reserve(&self, bytes: u64) -> anyhow::Result<()> {
         if matches!(self.how, WriteMode::Sink) || bytes == 0 {
             return Ok(());
         }
@@ -326,7 +347,7 @@ impl PartialCopy {
     }
 
     /// Writes the next `count` bytes; fewer than a whole buffer only at the end.
-    pub(super) fn write(&mut self, buffer: &mut AlignedBlock, count: usize) -> anyhow::Result<()> {
+    fn write(&mut self, buffer: &mut AlignedBlock, count: usize) -> anyhow::Result<()> {
         if count == 0 {
             return Ok(());
         }
@@ -356,14 +377,14 @@ impl PartialCopy {
     }
 
     /// Gives it its name, whole and durable, with the time of its source: by that and its length it is known as a copy.
-    pub(super) fn publish(self, modified: Option<SystemTime>) -> anyhow::Result<()> {
+    fn publish(self) -> anyhow::Result<()> {
         if matches!(self.how, WriteMode::Sink) {
             return Ok(());
         }
         self.file.set_len(self.written)?;
         let given = self.file.metadata()?.mode();
         self.file.set_permissions(fs::Permissions::from_mode(given & self.mode))?;
-        if let Some(modified) = modified {
+        if let Some(modified) = self.modified {
             // A file system that keeps no such time copies anew each time.
             let _ = self.file.set_modified(modified);
         }
@@ -381,8 +402,13 @@ impl PartialCopy {
 mod tests {
     use super::*;
 
+    fn begun(folder: &Folder, version: &str, resume: bool) -> PartialCopy {
+        let version = FileVersion { tag: version.to_owned(), bytes: 10_000, modified: None };
+        folder.begin("".as_ref(), &version, None, resume).expect("room")
+    }
+
     fn copied(folder: &Folder, version: &str, resume: bool, bytes: &[u8]) -> PartialCopy {
-        let mut part = folder.begin("".as_ref(), version, None, resume).expect("room");
+        let mut part = begun(folder, version, resume);
         let mut buffer = AlignedBlock::zeroed(READ_BYTES);
         buffer.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
         part.write(&mut buffer, bytes.len()).expect("written");
@@ -397,16 +423,16 @@ mod tests {
         drop(copied(&folder, "first", false, &[7; 10_000]));
         assert!(!path.exists() && fs::read_dir(scratch.path()).expect("listed").count() == 1);
         // Another version of the source begins anew, and leaves nothing of the first.
-        let part = folder.begin("".as_ref(), "second", None, true).expect("room");
-        assert_eq!((part.written(), fs::read_dir(scratch.path()).expect("listed").count()), (0, 1));
+        let part = begun(&folder, "second", true);
+        assert_eq!((part.written, fs::read_dir(scratch.path()).expect("listed").count()), (0, 1));
         drop(copied(&folder, "second", false, &[8; 10_000]));
-        let mut part = folder.begin("".as_ref(), "second", None, true).expect("room");
-        assert!(part.written().is_multiple_of(DIRECT_ALIGN) && part.written() >= 8192, "{}", part.written());
+        let mut part = begun(&folder, "second", true);
+        assert!(part.written.is_multiple_of(DIRECT_ALIGN) && part.written >= 8192, "{}", part.written);
         let mut buffer = AlignedBlock::zeroed(READ_BYTES);
-        let rest = 10_000 - usize::try_from(part.written()).expect("small");
+        let rest = 10_000 - usize::try_from(part.written).expect("small");
         buffer.bytes_mut()[..rest].fill(8);
         part.write(&mut buffer, rest).expect("written");
-        part.publish(None).expect("named");
+        part.publish().expect("named");
         assert_eq!(fs::read(&path).expect("there"), [8; 10_000]);
         assert_eq!(fs::read_dir(scratch.path()).expect("listed").count(), 1);
     }

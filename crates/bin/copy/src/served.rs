@@ -30,7 +30,7 @@ use tokio::time::timeout;
 use units::BitRate;
 
 use super::pacing::{MoveProgress, PacedReader};
-use super::{READ_BYTES, fill, utf8};
+use super::{CopyTarget, READ_BYTES, fill, utf8};
 use crate::failures::Failures;
 
 /// Entries of a folder that are listed at once.
@@ -323,22 +323,17 @@ pub(super) struct OwnUpload {
     runtime: Handle,
 }
 
-impl OwnUpload {
-    /// Bytes that an earlier copy has left.
-    pub(super) fn begun_with(&self) -> u64 {
+impl CopyTarget for OwnUpload {
+    fn begun_with(&self) -> u64 {
         self.writer.begun_with()
     }
 
-    /// Says why nothing more will come, for the log.
-    pub(super) fn give_up(&mut self, reason: &str) {
+    fn give_up(&mut self, reason: &str) {
         self.runtime.block_on(self.writer.give_up(reason));
     }
 
-    /// Writes all that `reader` has behind that.
-    ///
-    /// # Errors
-    /// It cannot be read or stored; the next upload continues behind the bytes written.
-    pub(super) fn finish(mut self, reader: &mut PacedReader<'_>) -> anyhow::Result<()> {
+    /// If it cannot be read or stored, the next upload continues behind the bytes written.
+    fn finish(mut self: Box<Self>, reader: &mut PacedReader<'_>, _bytes: u64) -> anyhow::Result<()> {
         loop {
             let mut piece = vec![0; READ_BYTES];
             let count = fill(reader, &mut piece).inspect_err(|error| self.give_up(&error.to_string()))?;
