@@ -2,21 +2,28 @@
 //!
 //! Promise: a change is in force on a running server when the command ends. Not here: the database (the crate `accounts`).
 
+use std::fmt::Display;
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::accounts::{ChangeAuthor, Database, announce};
 use anyhow::{Context as _, ensure};
 use clap::Args;
+use serde::Serialize;
+use serde_json::Value;
 use service::account_changes::{AccountChange, Changed};
 use units::Nanos;
 
-/// The state folder of a server.
+/// The state folder of a server, and whether a command prints JSON.
 #[derive(Debug, Args)]
 pub(crate) struct StateOfServer {
     /// State folder of the server
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 impl StateOfServer {
@@ -34,6 +41,29 @@ impl StateOfServer {
         let changed = results.pop().context("a change has a result")??;
         announce(&self.folder(), Some(&change));
         Ok(changed)
+    }
+
+    /// Prints the result as JSON, or as a line.
+    pub(crate) fn say(&self, out: &mut dyn Write, json: &Value, line: impl Display) -> anyhow::Result<()> {
+        match self.json {
+            true => writeln!(out, "{json}")?,
+            false => writeln!(out, "{line}")?,
+        }
+        Ok(())
+    }
+
+    /// Prints a list as JSON, or each entry as text.
+    pub(crate) fn list<T: Serialize>(
+        &self,
+        out: &mut dyn Write,
+        entries: &[T],
+        text: impl Fn(&T) -> String,
+    ) -> anyhow::Result<()> {
+        match self.json {
+            true => writeln!(out, "{}", serde_json::to_string(entries)?)?,
+            false => entries.iter().try_for_each(|entry| writeln!(out, "{}", text(entry)))?,
+        }
+        Ok(())
     }
 
     /// Makes a change that has a new credential as its result.

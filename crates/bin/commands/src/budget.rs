@@ -56,19 +56,10 @@ impl BudgetOptions {
     ///
     /// # Errors
     /// There is no such holder, or the accounts cannot be changed.
-    pub(crate) fn set(
-        &self,
-        out: &mut dyn Write,
-        (state, json): (&StateOfServer, bool),
-        of: BudgetKey,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn set(&self, out: &mut dyn Write, state: &StateOfServer, of: BudgetKey) -> anyhow::Result<()> {
         let (limits, holder) = (self.limits(), of.to_string());
         state.change(AccountChange::SetBudget { of, limits })?;
-        match json {
-            true => writeln!(out, "{}", json!({ "budget": holder }))?,
-            false if limits.is_empty() => writeln!(out, "{holder} has no budget of its own any more")?,
-            false => writeln!(out, "{holder} has another budget")?,
-        }
-        Ok(())
+        let has = if limits.is_empty() { "no budget of its own any more" } else { "another budget" };
+        state.say(out, &json!({ "budget": holder }), format_args!("{holder} has {has}"))
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use ::accounts::link_objection;
 use anyhow::{Context as _, ensure};
+use api::LinkEntry;
 use clap::{Args, Subcommand};
 use ipnet::IpNet;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -60,9 +61,6 @@ struct LinkArgs {
     url: String,
     #[command(flatten)]
     state: StateOfServer,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -71,9 +69,6 @@ enum ShareSubcommand {
     List {
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Limit a link: streams, rates, requests, bytes stored. The limits given take the place of those that there are.
     Budget {
@@ -83,9 +78,6 @@ enum ShareSubcommand {
         limits: BudgetOptions,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Revoke a link.
     Revoke {
@@ -93,17 +85,11 @@ enum ShareSubcommand {
         id: i64,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Sign links with another key from now on, and end all that there are.
     Rotate {
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -115,47 +101,32 @@ impl ShareCommand {
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
             None => self.link.make(out),
-            Some(ShareSubcommand::List { state, json }) => {
-                let links = state.database()?.links(None, &ListPart::default())?;
-                if *json {
-                    return Ok(writeln!(out, "{}", serde_json::to_string(&links)?)?);
-                }
-                for link in links {
-                    let rate = link.rate_bps.map_or_else(String::new, |rate| format!("; {}", BitRate(rate)));
-                    let uses = link
-                        .uses
-                        .map_or_else(String::new, |uses| format!("; used {} of {}", link.used, counted(uses, "time")));
-                    let stored = link.stored_max.map_or_else(String::new, |most| {
-                        format!("; {} of {} stored", ByteCount(link.stored), ByteCount(most))
-                    });
-                    let by = link.by.map_or_else(String::new, |by| format!("; by {by}"));
-                    let end = if link.share.is_some() { "expires" } else { "expired" };
-                    let (rights, at) = (link.rights.join(","), shown(link.expires));
-                    writeln!(out, "{} {}: {rights}; {end} {at}{rate}{uses}{stored}{by}", link.id, link.path)?;
-                }
-                Ok(())
+            Some(ShareSubcommand::List { state }) => {
+                state.list(out, &state.database()?.links(None, &ListPart::default())?, link_line)
             }
-            Some(ShareSubcommand::Budget { id, limits, state, json }) => {
-                limits.set(out, (state, *json), BudgetKey::Link(*id))
-            }
-            Some(ShareSubcommand::Revoke { id, state, json }) => {
+            Some(ShareSubcommand::Budget { id, limits, state }) => limits.set(out, state, BudgetKey::Link(*id)),
+            Some(ShareSubcommand::Revoke { id, state }) => {
                 state.change(AccountChange::RevokeLink { id: *id, of: None })?;
-                match json {
-                    true => writeln!(out, "{}", json!({ "id": id }))?,
-                    false => writeln!(out, "link {id} is revoked")?,
-                }
-                Ok(())
+                state.say(out, &json!({ "id": id }), format_args!("link {id} is revoked"))
             }
-            Some(ShareSubcommand::Rotate { state, json }) => {
+            Some(ShareSubcommand::Rotate { state }) => {
                 state.change(AccountChange::RotateKeys)?;
-                match json {
-                    true => writeln!(out, "{}", json!({ "rotated": true }))?,
-                    false => writeln!(out, "all links made so far are ended")?,
-                }
-                Ok(())
+                state.say(out, &json!({ "rotated": true }), "all links made so far are ended")
             }
         }
     }
+}
+
+fn link_line(link: &LinkEntry) -> String {
+    let rate = link.rate_bps.map_or_else(String::new, |rate| format!("; {}", BitRate(rate)));
+    let uses = link.uses.map_or_else(String::new, |uses| format!("; used {} of {}", link.used, counted(uses, "time")));
+    let stored = link
+        .stored_max
+        .map_or_else(String::new, |most| format!("; {} of {} stored", ByteCount(link.stored), ByteCount(most)));
+    let by = link.by.as_ref().map_or_else(String::new, |by| format!("; by {by}"));
+    let end = if link.share.is_some() { "expires" } else { "expired" };
+    let (rights, at) = (link.rights.join(","), shown(link.expires));
+    format!("{} {}: {rights}; {end} {at}{rate}{uses}{stored}{by}", link.id, link.path)
 }
 
 impl LinkArgs {
@@ -183,11 +154,7 @@ impl LinkArgs {
         }))?;
         let is_folder = self.upload || text.ends_with('/') || path.components().is_empty();
         let url = address(&self.url, &path, is_folder, &share);
-        match self.json {
-            true => writeln!(out, "{}", json!({ "id": id, "url": url, "share": share }))?,
-            false => writeln!(out, "{url}")?,
-        }
-        Ok(())
+        self.state.say(out, &json!({ "id": id, "url": url, "share": share }), &url)
     }
 }
 

@@ -22,9 +22,6 @@ enum StateSubcommand {
         file: PathBuf,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -34,17 +31,14 @@ impl StateCommand {
     /// # Errors
     /// The database cannot be read, or the copy not be written.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let StateSubcommand::Backup { file, state, json } = &self.command;
+        let StateSubcommand::Backup { file, state } = &self.command;
         state.database()?.copy_to(file)?;
-        match json {
-            true => writeln!(out, "{}", serde_json::json!({ "file": file }))?,
-            false => writeln!(
-                out,
-                "{} is a copy; to restore it, stop the server, remove {}* and put the copy in its place",
-                file.display(),
-                state.folder().join(::accounts::FILE).display()
-            )?,
-        }
-        Ok(())
+        let database = state.folder().join(::accounts::FILE);
+        let line = format!(
+            "{} is a copy; to restore it, stop the server, remove {}* and put the copy in its place",
+            file.display(),
+            database.display()
+        );
+        state.say(out, &serde_json::json!({ "file": file }), line)
     }
 }

@@ -4,6 +4,7 @@
 
 use std::io::Write;
 
+use api::TokenEntry;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use service::account_changes::{AccountChange, ListPart};
@@ -43,9 +44,6 @@ enum TokenSubcommand {
         label: String,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// List the tokens, without their texts.
     List {
@@ -53,9 +51,6 @@ enum TokenSubcommand {
         user: Option<String>,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Limit a token: streams, rates, requests, bytes stored. The limits given take the place of those that there are.
     Budget {
@@ -65,9 +60,6 @@ enum TokenSubcommand {
         limits: BudgetOptions,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
     /// Revoke a token.
     Revoke {
@@ -75,9 +67,6 @@ enum TokenSubcommand {
         id: i64,
         #[command(flatten)]
         state: StateOfServer,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
     },
 }
 
@@ -88,48 +77,30 @@ impl TokenCommand {
     /// The accounts cannot be read or changed.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
-            TokenSubcommand::Add { user, rights, folder, expires, label, state, json } => {
+            TokenSubcommand::Add { user, rights, folder, expires, label, state } => {
                 let (id, token) = state.make(AccountChange::AddToken {
                     account: user.clone(),
                     label: label.clone(),
                     within: FolderRights { folder: folder.clone(), rights: *rights },
                     expires: expires.map(ends_after).transpose()?,
                 })?;
-                match json {
-                    true => writeln!(out, "{}", json!({ "id": id, "token": token }))?,
-                    false => writeln!(out, "{token}")?,
-                }
+                state.say(out, &json!({ "id": id, "token": token }), &token)
             }
-            TokenSubcommand::List { user, state, json } => {
-                let tokens = state.database()?.tokens(user.as_deref(), &ListPart::default())?;
-                if *json {
-                    return Ok(writeln!(out, "{}", serde_json::to_string(&tokens)?)?);
-                }
-                for token in tokens {
-                    let expires =
-                        token.expires.map_or_else(|| "never expires".to_owned(), |at| format!("expires {}", shown(at)));
-                    let used = token
-                        .last_used
-                        .map_or_else(|| "never used".to_owned(), |at| format!("last used {}", shown(at)));
-                    let (rights, label) = (token.rights.join(","), token.label);
-                    writeln!(
-                        out,
-                        "{} {}: {rights} in {}; {expires}; {used} {label}",
-                        token.id, token.user, token.folder
-                    )?;
-                }
+            TokenSubcommand::List { user, state } => {
+                state.list(out, &state.database()?.tokens(user.as_deref(), &ListPart::default())?, token_line)
             }
-            TokenSubcommand::Budget { id, limits, state, json } => {
-                limits.set(out, (state, *json), BudgetKey::Token(*id))?;
-            }
-            TokenSubcommand::Revoke { id, state, json } => {
+            TokenSubcommand::Budget { id, limits, state } => limits.set(out, state, BudgetKey::Token(*id)),
+            TokenSubcommand::Revoke { id, state } => {
                 state.change(AccountChange::RevokeToken { id: *id, of: None })?;
-                match json {
-                    true => writeln!(out, "{}", json!({ "id": id }))?,
-                    false => writeln!(out, "token {id} is revoked")?,
-                }
+                state.say(out, &json!({ "id": id }), format_args!("token {id} is revoked"))
             }
         }
-        Ok(())
     }
+}
+
+fn token_line(token: &TokenEntry) -> String {
+    let expires = token.expires.map_or_else(|| "never expires".to_owned(), |at| format!("expires {}", shown(at)));
+    let used = token.last_used.map_or_else(|| "never used".to_owned(), |at| format!("last used {}", shown(at)));
+    let (rights, label) = (token.rights.join(","), &token.label);
+    format!("{} {}: {rights} in {}; {expires}; {used} {label}", token.id, token.user, token.folder)
 }

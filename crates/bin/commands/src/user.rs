@@ -2,9 +2,10 @@
 //!
 //! Not here: passwords (`password`), tokens (`token`), links (`share`).
 
+use std::fmt::Display;
 use std::io::Write;
 
-use api::{AccountEntry, GrantEntry};
+use api::{AccountEntry, GrantEntry, GroupEntry};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use service::account_changes::{AccountChange, Grantee, ListPart};
@@ -40,10 +41,10 @@ enum UserSubcommand {
         #[command(flatten)]
         password: PasswordSource,
         #[command(flatten)]
-        common: CommonArgs,
+        state: StateOfServer,
     },
     /// List the users with their rights.
-    List(CommonArgs),
+    List(StateOfServer),
     /// Set another password.
     Passwd {
         /// The user's name.
@@ -51,14 +52,14 @@ enum UserSubcommand {
         #[command(flatten)]
         password: PasswordSource,
         #[command(flatten)]
-        common: CommonArgs,
+        state: StateOfServer,
     },
     /// Remove a user, with its tokens and the links that it made.
     Remove {
         /// The user's name.
         name: String,
         #[command(flatten)]
-        common: CommonArgs,
+        state: StateOfServer,
     },
     /// Give a user or a group rights over a folder and everything below it.
     Grant(RightsArgs),
@@ -76,19 +77,10 @@ enum UserSubcommand {
         #[command(flatten)]
         limits: BudgetOptions,
         #[command(flatten)]
-        common: CommonArgs,
+        state: StateOfServer,
     },
     /// List the groups with their members and rights.
-    Groups(CommonArgs),
-}
-
-#[derive(Debug, Args)]
-struct CommonArgs {
-    #[command(flatten)]
-    state: StateOfServer,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    Groups(StateOfServer),
 }
 
 #[derive(Debug, Args)]
@@ -109,7 +101,7 @@ struct RightsArgs {
     #[arg(default_value = "/", value_parser = content_path)]
     folder: ContentPath,
     #[command(flatten)]
-    common: CommonArgs,
+    state: StateOfServer,
 }
 
 #[derive(Debug, Args)]
@@ -120,7 +112,7 @@ struct MemberArgs {
     #[arg(value_parser = name)]
     group: String,
     #[command(flatten)]
-    common: CommonArgs,
+    state: StateOfServer,
 }
 
 impl UserCommand {
@@ -130,70 +122,61 @@ impl UserCommand {
     /// The accounts cannot be read or changed, or there is no password.
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
-            UserSubcommand::Add { name, admin, password: source, common } => {
+            UserSubcommand::Add { name, admin, password: source, state } => {
                 let rights = if *admin { Rights::ALL } else { Rights::default() };
                 let password_hash = hash_password(&password(name, source.password_stdin)?);
-                common.state.change(AccountChange::AddAccount { name: name.clone(), password_hash, rights })?;
+                state.change(AccountChange::AddAccount { name: name.clone(), password_hash, rights })?;
                 let next = match admin {
                     true => format!("{name} has all rights"),
                     false => format!(
                         "{name} has no rights of its own: `isocast user grant {name} read,write FOLDER` gives some"
                     ),
                 };
-                common.say(out, name, &next)
+                say(out, state, name, next)
             }
-            UserSubcommand::Passwd { name, password: source, common } => {
+            UserSubcommand::Passwd { name, password: source, state } => {
                 let password_hash = hash_password(&password(name, source.password_stdin)?);
-                common.state.change(AccountChange::SetPassword { name: name.clone(), password_hash })?;
-                common.say(out, name, &format!("{name} has another password"))
+                state.change(AccountChange::SetPassword { name: name.clone(), password_hash })?;
+                say(out, state, name, format_args!("{name} has another password"))
             }
-            UserSubcommand::Remove { name, common } => {
-                common.state.change(AccountChange::RemoveAccount { name: name.clone() })?;
-                common.say(out, name, &format!("{name} is no user any more"))
+            UserSubcommand::Remove { name, state } => {
+                state.change(AccountChange::RemoveAccount { name: name.clone() })?;
+                say(out, state, name, format_args!("{name} is no user any more"))
             }
             UserSubcommand::Grant(args) => {
                 let (to, given) = args.parts();
-                args.common.state.change(AccountChange::Grant { to, given })?;
+                args.state.change(AccountChange::Grant { to, given })?;
                 args.say(out, "may now")
             }
             UserSubcommand::Revoke(args) => {
                 let (of, taken) = args.parts();
-                args.common.state.change(AccountChange::Revoke { of, taken })?;
+                args.state.change(AccountChange::Revoke { of, taken })?;
                 args.say(out, "may no longer")
             }
             UserSubcommand::Join(args) => args.change(out, true),
             UserSubcommand::Leave(args) => args.change(out, false),
-            UserSubcommand::Budget { name, limits, common } => {
+            UserSubcommand::Budget { name, limits, state } => {
                 let of = match name {
                     Grantee::Account(name) => BudgetKey::Account(name.as_str().into()),
                     Grantee::Group(name) => BudgetKey::Group(name.as_str().into()),
                 };
-                limits.set(out, (&common.state, common.json), of)
+                limits.set(out, state, of)
             }
-            UserSubcommand::List(common) => list(out, common),
-            UserSubcommand::Groups(common) => {
-                let groups = common.state.database()?.groups(&ListPart::default())?;
-                if common.json {
-                    return Ok(writeln!(out, "{}", serde_json::to_string(&groups)?)?);
-                }
-                for group in groups {
-                    writeln!(out, "{}: {}", group.name, group.members.join(", "))?;
-                    group.rights.iter().try_for_each(|grant| writeln!(out, "    {}", grant_line(grant)))?;
-                }
-                Ok(())
+            UserSubcommand::List(state) => {
+                state.list(out, &state.database()?.accounts(&ListPart::default())?, account_lines)
+            }
+            UserSubcommand::Groups(state) => {
+                state.list(out, &state.database()?.groups(&ListPart::default())?, |group: &GroupEntry| {
+                    lines(format!("{}: {}", group.name, group.members.join(", ")), &group.rights)
+                })
             }
         }
     }
 }
 
-impl CommonArgs {
-    /// One line about a user that changed.
-    fn say(&self, out: &mut dyn Write, name: &str, line: &str) -> anyhow::Result<()> {
-        if self.json {
-            return Ok(writeln!(out, "{}", json!({ "name": name }))?);
-        }
-        Ok(writeln!(out, "{line}")?)
-    }
+/// Prints a line about a user that changed.
+fn say(out: &mut dyn Write, state: &StateOfServer, name: &str, line: impl Display) -> anyhow::Result<()> {
+    state.say(out, &json!({ "name": name }), line)
 }
 
 impl RightsArgs {
@@ -207,7 +190,7 @@ impl RightsArgs {
             Grantee::Group(name) => format!("{GROUP}{name}"),
         };
         let line = format!("{name} {may}: {} in {} and below", self.rights, self.folder);
-        self.common.say(out, &name, &line)
+        say(out, &self.state, &name, line)
     }
 }
 
@@ -215,26 +198,21 @@ impl MemberArgs {
     fn change(&self, out: &mut dyn Write, joins: bool) -> anyhow::Result<()> {
         let (name, group) = (self.name.clone(), self.group.clone());
         let line = format!("{name} is {} the group {group}", if joins { "in" } else { "no longer in" });
-        self.common.state.change(AccountChange::Membership { name, group, joins })?;
-        self.common.say(out, &self.name, &line)
+        self.state.change(AccountChange::Membership { name, group, joins })?;
+        say(out, &self.state, &self.name, line)
     }
 }
 
-fn list(out: &mut dyn Write, common: &CommonArgs) -> anyhow::Result<()> {
-    let accounts = common.state.database()?.accounts(&ListPart::default())?;
-    if common.json {
-        return Ok(writeln!(out, "{}", serde_json::to_string(&accounts)?)?);
-    }
-    for AccountEntry { name, groups, rights, .. } in accounts {
-        let groups = if groups.is_empty() { String::new() } else { format!(" (groups: {})", groups.join(", ")) };
-        writeln!(out, "{name}{groups}")?;
-        rights.iter().try_for_each(|grant| writeln!(out, "    {}", grant_line(grant)))?;
-    }
-    Ok(())
+fn account_lines(account: &AccountEntry) -> String {
+    let groups = account.groups.join(", ");
+    let groups = if groups.is_empty() { groups } else { format!(" (groups: {groups})") };
+    lines(format!("{}{groups}", account.name), &account.rights)
 }
 
-fn grant_line(grant: &GrantEntry) -> String {
-    format!("{}: {}", grant.folder, grant.rights.join(","))
+/// A holder of rights, and a line for each folder that it has some over.
+fn lines(holder: String, rights: &[GrantEntry]) -> String {
+    let line = |grant: &GrantEntry| format!("\n    {}: {}", grant.folder, grant.rights.join(","));
+    holder + &rights.iter().map(line).collect::<String>()
 }
 
 fn name(text: &str) -> Result<String, String> {
