@@ -11,10 +11,10 @@ use units::counted;
 use volume::{Damage, DamagedCopy, Depth, Volume};
 use volumes::{OwnVolume, VolumeDisks};
 
-use super::DiskNames;
 use super::disks::{self, Purpose, refuse_missing, stays_held};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
+use super::{DiskNames, print};
 
 /// What this program exits with when it does not know whether a volume is damaged.
 pub const NOT_LOOKED_AT: u8 = 3;
@@ -144,19 +144,15 @@ impl Scrub {
         let done = served.ask("scrub", true, "scrub").context(NotLookedAt)?.context("it was waited for")?;
         let (contents, repaired, lost) = (served.status.contents, done.copies_written, done.copies_lost);
         let unknown = done.contents_unknown;
-        if self.json {
-            let found = json!({
+        let json = || {
+            json!({
                 "contents": contents, "sound": repaired + lost + unknown == 0, "repaired": repaired, "lost_copies": lost,
                 "contents_unknown": unknown, "disks_away": done.disks_away,
-            });
-            writeln!(out, "{found:#}")?;
-        } else {
-            writeln!(
-                out,
-                "{}, copies repaired from the other one: {repaired}, not made right: {lost}",
-                counted(contents, "content")
-            )?;
-        }
+            })
+        };
+        let all = counted(contents, "content");
+        let line = format_args!("{all}, copies repaired from the other one: {repaired}, not made right: {lost}");
+        print(out, self.json.then(json), line)?;
         out.flush()?;
         let damage = match (repaired, lost) {
             (0, 0) => None,

@@ -7,6 +7,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use program::output::say;
 use rustix::rand::GetRandomFlags;
+use serde_json::json;
 use units::limits::CHUNK_BYTES;
 use units::{ByteCount, counted};
 use volume::{NewVolume, Placement, Volume};
@@ -14,6 +15,7 @@ use volumes::{VolumeDisks, check_apart};
 
 use super::folder_layout::{FolderLayout, LayoutName, parse_folder_layout};
 use super::occupied::open_to_overwrite;
+use super::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,14 +93,10 @@ impl Create {
         }
         disks.commit(&mut volume)?;
         disks.write_steps(&volume.members().superblock_writes())?;
-        if self.json {
-            let made = serde_json::json!({
-                "name": self.name, "free_bytes": volume.free_bytes(), "unit_bytes": volume.unit_bytes(), "disks": self.disks,
-            });
-            writeln!(out, "{made:#}")?;
-        } else {
-            writeln!(out, "made the volume `{}`: {} free", self.name, ByteCount(volume.free_bytes()))?;
-        }
+        let (name, free) = (&self.name, volume.free_bytes());
+        let json =
+            || json!({ "name": name, "free_bytes": free, "unit_bytes": volume.unit_bytes(), "disks": self.disks });
+        print(out, self.json.then(json), format_args!("made the volume `{name}`: {} free", ByteCount(free)))?;
         if volume.unit_bytes() < CHUNK_BYTES {
             say(format_args!("no server serves it: that needs units of {}", ByteCount(CHUNK_BYTES)));
         }

@@ -16,10 +16,10 @@ use units::counted;
 use volume::{BLOCK_BYTES, CHECKED_BYTES, MemberId, ReadDisk as _, StoredContent, UnitPlace, Volume};
 use volumes::VolumeDisks;
 
-use super::DiskNames;
 use super::disks::{self, Purpose};
 use super::progress::ProgressLine;
 use super::served::{VolumeOfServer, VolumeServer};
+use super::{DiskNames, print};
 
 /// Copy contents out of a volume, each byte verified.
 ///
@@ -134,11 +134,8 @@ impl Export {
     }
 
     fn report(&self, out: &mut dyn Write, contents: u64, bytes: u64) -> anyhow::Result<()> {
-        if self.json {
-            writeln!(out, "{:#}", json!({ "contents": contents, "bytes": bytes }))?;
-        } else {
-            writeln!(out, "{}, {bytes} bytes", counted(contents, "content"))?;
-        }
+        let json = || json!({ "contents": contents, "bytes": bytes });
+        print(out, self.json.then(json), format_args!("{}, {bytes} bytes", counted(contents, "content")))?;
         Ok(out.flush()?)
     }
 

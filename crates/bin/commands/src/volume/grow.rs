@@ -18,7 +18,7 @@ use super::disks::{self, Purpose, refuse_missing, tell_configuration};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::look_after;
-use super::{DiskNames, NewDisk};
+use super::{DiskNames, NewDisk, print};
 
 /// Longest wait for a disk that has left, and the time between two looks at it.
 const FREE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -60,12 +60,9 @@ impl AddDisk {
 
     fn report(&self, out: &mut dyn Write, number: usize, free: u64) -> anyhow::Result<()> {
         let new = &self.coming.new;
-        if self.coming.json {
-            writeln!(out, "{:#}", json!({ "disk": number, "device": new, "free_bytes": free }))?;
-        } else {
-            writeln!(out, "{} is disk {number} of the volume: {} free", new.display(), ByteCount(free))?;
-        }
-        Ok(())
+        let json = || json!({ "disk": number, "device": new, "free_bytes": free });
+        let line = format_args!("{} is disk {number} of the volume: {} free", new.display(), ByteCount(free));
+        Ok(print(out, self.coming.json.then(json), line)?)
     }
 
     /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
@@ -143,15 +140,13 @@ impl RemoveDisk {
         drop((disks, volume));
         let (done, free) = look_after(&all, Some(&VolumeWish::Remove(member.0)), "remove")?;
         let (moved, bytes) = (done.report.written, done.report.written_bytes);
-        if self.json {
-            let done = json!({
+        let json = || {
+            json!({
                 "disk": member.0, "device": self.old, "moved_parts": moved, "moved_bytes": bytes.0, "free_bytes": free,
-            });
-            writeln!(out, "{done:#}")?;
-        } else {
-            let free = ByteCount(free);
-            writeln!(out, "{} is out of the volume: {bytes} moved, {free} free", self.old.display())?;
-        }
+            })
+        };
+        let line = format_args!("{} is out of the volume: {bytes} moved, {} free", self.old.display(), ByteCount(free));
+        print(out, self.json.then(json), line)?;
         tell_configuration(&self.names.disks.without(&self.old));
         Ok(())
     }
@@ -168,18 +163,10 @@ impl RemoveDisk {
         let moved = served.ask(&format!("disks/{number}/remove"), true, "remove")?.context("it was waited for")?;
         self.wait_until_free();
         tell_configuration(&served.now()?.disks());
-        if self.json {
-            let done = json!({ "disk": number, "device": self.old, "moved_parts": moved.copies_written });
-            writeln!(out, "{done:#}")?;
-        } else {
-            writeln!(
-                out,
-                "{} is out of the volume: {} moved",
-                self.old.display(),
-                counted(moved.copies_written, "part")
-            )?;
-        }
-        Ok(())
+        let parts = moved.copies_written;
+        let json = || json!({ "disk": number, "device": self.old, "moved_parts": parts });
+        let line = format_args!("{} is out of the volume: {} moved", self.old.display(), counted(parts, "part"));
+        Ok(print(out, self.json.then(json), line)?)
     }
 
     /// Waits until the server lets go of the disk, which it does once its thread has seen that the disk is out and the readers there have
@@ -221,10 +208,8 @@ impl Rebalance {
                 (done.report.written, done.report.lost)
             }
         };
-        match self.json {
-            true => writeln!(out, "{:#}", json!({ "moved_parts": moved, "lost_parts": lost }))?,
-            false => writeln!(out, "{} moved", counted(moved, "part"))?,
-        }
+        let json = || json!({ "moved_parts": moved, "lost_parts": lost });
+        print(out, self.json.then(json), format_args!("{} moved", counted(moved, "part")))?;
         out.flush()?;
         ensure!(lost == 0, "{} without a right copy: `isocast volume scrub` names the contents", counted(lost, "part"));
         Ok(())

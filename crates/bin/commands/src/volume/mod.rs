@@ -20,12 +20,14 @@ mod served;
 mod show;
 mod upkeep;
 
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 
 pub use check::{NOT_LOOKED_AT, NotLookedAt};
 
@@ -107,6 +109,14 @@ fn parse_disks(text: &str) -> Result<DiskList, String> {
     let disks: Vec<PathBuf> =
         text.split(',').map(str::trim).filter(|disk| !disk.is_empty()).map(PathBuf::from).collect();
     if disks.is_empty() { Err("name the disks of the volume".to_owned()) } else { Ok(DiskList(disks)) }
+}
+
+/// Prints the result of a command as JSON, or else as a line.
+fn print(out: &mut dyn Write, json: Option<Value>, line: impl Display) -> std::io::Result<()> {
+    match json {
+        Some(json) => writeln!(out, "{json:#}"),
+        None => writeln!(out, "{line}"),
+    }
 }
 
 impl VolumeCommand {

@@ -18,7 +18,7 @@ use super::disks::{self, Purpose, tell_configuration};
 use super::occupied::open_to_overwrite;
 use super::served::{VolumeOfServer, VolumeServer};
 use super::upkeep::look_after;
-use super::{DiskNames, NewDisk};
+use super::{DiskNames, NewDisk, print};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
@@ -80,18 +80,12 @@ impl Replace {
         let filled = served.ask(&format!("disks/{number}/replace?device={device}"), !self.fill_later, "replace")?;
         tell_configuration(&served.now()?.disks());
         let Some(filled) = filled else { return self.report_put_in(out, MemberId(u8::try_from(number)?)) };
-        if self.coming.json {
-            let done = json!({ "disk": number, "device": self.coming.new, "written_parts": filled.copies_written, "lost_parts": filled.copies_lost });
-            writeln!(out, "{done:#}")?;
-        } else {
-            writeln!(
-                out,
-                "{} is disk {number} of the volume: {} written",
-                self.coming.new.display(),
-                counted(filled.copies_written, "part")
-            )?;
-        }
-        match filled.copies_lost {
+        let (device, written, lost) = (&self.coming.new, filled.copies_written, filled.copies_lost);
+        let json = || json!({ "disk": number, "device": device, "written_parts": written, "lost_parts": lost });
+        let (device, parts) = (device.display(), counted(written, "part"));
+        let line = format_args!("{device} is disk {number} of the volume: {parts} written");
+        print(out, self.coming.json.then(json), line)?;
+        match lost {
             0 => Ok(()),
             lost => bail!("{} without a right copy: `isocast volume scrub` names the contents", counted(lost, "part")),
         }
@@ -156,12 +150,9 @@ impl Replace {
 
     fn report_put_in(&self, out: &mut dyn Write, member: MemberId) -> anyhow::Result<()> {
         let (device, number) = (self.coming.new.display(), member.0);
-        if self.coming.json {
-            writeln!(out, "{:#}", json!({ "disk": number, "device": self.coming.new, "filled": false }))?;
-        } else {
-            writeln!(out, "{device} is disk {number} of the volume: the server that has the volume fills it")?;
-        }
-        Ok(())
+        let json = || json!({ "disk": number, "device": self.coming.new, "filled": false });
+        let line = format_args!("{device} is disk {number} of the volume: the server that has the volume fills it");
+        Ok(print(out, self.coming.json.then(json), line)?)
     }
 
     fn report(&self, out: &mut dyn Write, member: MemberId, filled: &UpkeepOutcome) -> anyhow::Result<()> {
