@@ -6,6 +6,7 @@
 mod http;
 mod names;
 mod remote;
+mod server_api;
 mod tls;
 
 pub use http::{HttpClient, Login, NoAnswer, RateRefusal, USUAL_SERVER, expect, explained};
@@ -13,4 +14,5 @@ pub use remote::{
     FileVersion, REOPEN_PAUSES, Remote, RemoteContent, RemoteEntry, SourceFile, SourceReader, Tree, TreeEntry,
     check_address, decoded,
 };
+pub use server_api::ServerApi;
 pub use tls::machines_authorities;

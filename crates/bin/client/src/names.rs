@@ -1,6 +1,6 @@
 //! Changes of names on a server: other names, new folders, removals, each in one step.
 
-use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use ureq::Body;
 use ureq::http::{Response, StatusCode};
 
@@ -79,27 +79,5 @@ impl Remote {
         let query: Vec<_> = query.iter().map(|(key, value)| format!("{key}={}", encoded(value))).collect();
         let url = format!("{}/api/v1/contents/{action}?{}", self.split().0, query.join("&"));
         self.client.ask("POST", &url, &[])
-    }
-
-    /// The server, and the path below `/media/`, not encoded.
-    fn split(&self) -> (String, String) {
-        let parts: Vec<&str> = self.url.splitn(4, '/').collect();
-        let path = parts.get(3).copied().unwrap_or_default();
-        let path = path.strip_prefix("media").unwrap_or(path).trim_matches('/');
-        let server = parts.iter().take(3).copied().collect::<Vec<_>>().join("/");
-        (server, percent_decode_str(path).decode_utf8_lossy().into_owned())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_address_is_a_server_and_a_path() {
-        let split = |url: &str| Remote::new(url, None).expect("an address").split();
-        let server = "http://h:1".to_owned();
-        assert_eq!(split("http://h:1/media/a%20b/c/"), (server.clone(), "a b/c".to_owned()));
-        assert_eq!(split("http://h:1/media"), (server, String::new()));
     }
 }

@@ -17,6 +17,7 @@ use ureq::http::{HeaderName, Response};
 use ureq::{Body, SendBody};
 
 use crate::http::{HttpClient, Login, NoAnswer, expect};
+use crate::server_api::ServerApi;
 
 /// Characters that stand in a path unescaped (RFC 3986, unreserved).
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
@@ -196,6 +197,15 @@ impl Remote {
         if name.is_empty() { self.url.clone() } else { format!("{}/{}", self.url, utf8_percent_encode(name, IN_PATH)) }
     }
 
+    /// The server, and the path below `/media/`, not encoded.
+    pub(crate) fn split(&self) -> (String, String) {
+        let parts: Vec<&str> = self.url.splitn(4, '/').collect();
+        let path = parts.get(3).copied().unwrap_or_default();
+        let path = path.strip_prefix("media").unwrap_or(path).trim_matches('/');
+        let server = parts.iter().take(3).copied().collect::<Vec<_>>().join("/");
+        (server, percent_decode_str(path).decode_utf8_lossy().into_owned())
+    }
+
     /// The content or folder of this name; `None` if there is none.
     ///
     /// # Errors
@@ -296,9 +306,9 @@ impl Remote {
     /// # Errors
     /// As [`HttpClient::json`].
     pub fn space(&self) -> anyhow::Result<(u64, u64)> {
-        let server = self.url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/");
-        let mut disks: Vec<Disk> = self.client.json(&format!("{server}/api/v1/disks"))?;
-        let volumes: Vec<VolumeStatus> = self.client.json(&format!("{server}/api/v1/volumes"))?;
+        let server = ServerApi { client: self.client.clone(), url: self.split().0 };
+        let mut disks: Vec<Disk> = server.read("disks")?;
+        let volumes: Vec<VolumeStatus> = server.read("volumes")?;
         let members = volumes.iter().flat_map(|volume| &volume.disks);
         disks.retain(|disk| !members.clone().any(|member| member.disk == Some(disk.id)));
         // Of a file system in memory the capacity is not known.
@@ -514,4 +524,17 @@ impl Read for ResumedBody {
 #[must_use]
 pub fn decoded(name: &str) -> String {
     percent_decode_str(name).decode_utf8_lossy().replace('/', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_server_and_a_path() {
+        let split = |url: &str| Remote::new(url, None).expect("an address").split();
+        let server = "http://h:1".to_owned();
+        assert_eq!(split("http://h:1/media/a%20b/c/"), (server.clone(), "a b/c".to_owned()));
+        assert_eq!(split("http://h:1/media"), (server, String::new()));
+    }
 }

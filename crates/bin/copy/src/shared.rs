@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use api::Disk;
-use client::{FileVersion, HttpClient, Login, Remote, RemoteEntry, SourceReader, USUAL_SERVER};
+use client::{FileVersion, Login, Remote, RemoteEntry, ServerApi, SourceReader, USUAL_SERVER};
 use units::BitRate;
 
 use super::local::Folder;
@@ -34,7 +34,7 @@ impl LocalServer {
     /// `url` does not answer.
     pub(super) fn find(url: Option<&str>, likely: Option<&str>, login: Option<&Login>) -> anyhow::Result<Option<Self>> {
         let at = url.or(likely).unwrap_or(USUAL_SERVER).trim_end_matches('/').to_owned();
-        let disks = HttpClient::new(login.cloned()).json::<Vec<Disk>>(&format!("{at}/api/v1/disks"));
+        let disks = ServerApi::new(&at, login.cloned()).read::<Vec<Disk>>("disks");
         match (disks, url) {
             (Ok(disks), _) => {
                 let folders = disks.into_iter().flat_map(|disk| disk.folders).map(PathBuf::from);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use client::{HttpClient, Login, USUAL_SERVER};
+use client::{Login, ServerApi, USUAL_SERVER};
 use serde::Serialize;
 use units::counted;
 
@@ -136,7 +136,7 @@ impl DoctorArgs {
         let host = Examined::this();
         let url = self.url.as_deref().unwrap_or(USUAL_SERVER);
         let login = self.login.as_deref().map(Login::read).transpose()?;
-        let server = match ServerLook::take(&host, &HttpClient::new(login), url, MEASURED_SPAN) {
+        let server = match ServerLook::take(&host, &ServerApi::new(url, login), MEASURED_SPAN) {
             Err(_) if self.url.is_none() => None,
             look => Some(look?),
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::{Alarm, AlarmSeverity, Disk, System};
-use client::HttpClient;
+use client::ServerApi;
 use units::{counted, real};
 
 use super::host::Examined;
@@ -29,10 +29,9 @@ impl ServerLook {
     ///
     /// # Errors
     /// No server answers.
-    pub(super) fn take(host: &Examined, client: &HttpClient, url: &str, period: Duration) -> anyhow::Result<Self> {
-        let url = |what: &str| format!("{}/api/v1/{what}", url.trim_end_matches('/'));
+    pub(super) fn take(host: &Examined, server: &ServerApi, period: Duration) -> anyhow::Result<Self> {
         let look = || -> anyhow::Result<Vec<_>> {
-            let disks: Vec<Disk> = client.json(&url("disks"))?;
+            let disks: Vec<Disk> = server.read("disks")?;
             Ok(disks.into_iter().map(|disk| (device_bytes(host, &disk.name), disk)).collect())
         };
         let before = look()?;
@@ -45,7 +44,7 @@ impl ServerLook {
         });
         let foreign = foreign.map(|(name, bytes)| (name, per_second(bytes, period))).collect();
         let disks = after.into_iter().map(|(_, disk)| disk).collect();
-        Ok(Self { system: client.json(&url("system"))?, alarms: client.json(&url("alarms"))?, disks, foreign })
+        Ok(Self { system: server.read("system")?, alarms: server.read("alarms")?, disks, foreign })
     }
 }
 

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
-use client::Login;
+use client::{Login, ServerApi};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
-use figures::{Figures, Observed};
+use figures::Figures;
 use screen::{KeyAction, Screen};
 
 /// Between two looks: the server's own figures are a second old at most.
@@ -51,9 +51,9 @@ impl TopArgs {
         let login = self.login.as_deref().map(Login::read).transpose()?;
         let is_address = self.url.starts_with("http://") || self.url.starts_with("https://");
         anyhow::ensure!(is_address, "{}: write http://HOST:PORT, or https://", self.url);
-        let server = Observed::new(&self.url, login);
-        let first =
-            server.figures().with_context(|| format!("no figures of {}; `--url` names another server", self.url))?;
+        let server = ServerApi::new(&self.url, login);
+        let first = Figures::read(&server)
+            .with_context(|| format!("no figures of {}; `--url` names another server", self.url))?;
         if self.once || self.json {
             let text = if self.json { serde_json::to_string_pretty(&first)? + "\n" } else { table::text(&first) };
             return Ok(out.write_all(text.as_bytes())?);
@@ -70,7 +70,7 @@ impl TopArgs {
 }
 
 /// Looks once a second and handles keys, until a key ends it.
-fn show(terminal: &mut ratatui::DefaultTerminal, server: &Observed, first: Figures) -> anyhow::Result<()> {
+fn show(terminal: &mut ratatui::DefaultTerminal, server: &ServerApi, first: Figures) -> anyhow::Result<()> {
     let mut screen = Screen::new(server.url(), first);
     let mut next = std::time::Instant::now() + PERIOD;
     loop {
@@ -84,14 +84,14 @@ fn show(terminal: &mut ratatui::DefaultTerminal, server: &Observed, first: Figur
             match screen.key(key) {
                 KeyAction::Nothing => {}
                 KeyAction::End => return Ok(()),
-                KeyAction::Stop(id) => screen.say(match server.stop(id) {
+                KeyAction::Stop(id) => screen.say(match server.order(&format!("streams/{id}/stop")) {
                     Ok(()) => format!("stream {id} is to end"),
                     Err(error) => format!("{error:#}"),
                 }),
             }
             continue;
         }
-        match server.figures() {
+        match Figures::read(server) {
             Ok(figures) => screen.update(figures),
             Err(error) => screen.lose(&format!("{error:#}"), std::time::Instant::now()),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use api::{Disk, UpkeepStatus, VolumeStatus};
 use clap::Args;
-use client::{HttpClient, Login, Remote, expect};
+use client::{Login, Remote, ServerApi};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use volumes::is_same_disk;
 
@@ -32,9 +32,8 @@ pub(super) struct VolumeServer {
 
 /// A volume that is served.
 pub(super) struct VolumeOfServer {
-    client: HttpClient,
+    server: ServerApi,
     login: Option<Login>,
-    url: String,
     pub(super) status: VolumeStatus,
 }
 
@@ -46,10 +45,10 @@ impl VolumeServer {
     pub(super) fn serving(&self, disks: &[PathBuf]) -> anyhow::Result<Option<VolumeOfServer>> {
         let Some(held) = disks.iter().find(|disk| is_held(disk)) else { return Ok(None) };
         let login = self.login()?;
-        let client = HttpClient::new(login.clone());
+        let server = ServerApi::new(&self.url, login.clone());
         let asked =
             || format!("{} is in use, and {} was asked for it (`--url` names the server)", held.display(), self.url);
-        let volumes = client.json::<Vec<VolumeStatus>>(&format!("{}/api/v1/volumes", self.url)).with_context(asked);
+        let volumes = server.read::<Vec<VolumeStatus>>("volumes").with_context(asked);
         let of_it = |volume: &VolumeStatus| number_in(volume, held).is_some();
         let status = volumes.and_then(|volumes| {
             let status = volumes.into_iter().find(of_it);
@@ -57,7 +56,7 @@ impl VolumeServer {
         });
         // A server that has just ended answers no more, and has its disks a little longer.
         match status {
-            Ok(status) => Ok(Some(VolumeOfServer { client, login, url: self.url.clone(), status })),
+            Ok(status) => Ok(Some(VolumeOfServer { server, login, status })),
             Err(_) if !disks.iter().any(|disk| stays_held(disk)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -72,11 +71,6 @@ impl VolumeServer {
     fn login(&self) -> anyhow::Result<Option<Login>> {
         self.login.as_deref().map(Login::read).transpose()
     }
-}
-
-/// The server's address of the folder that a volume is.
-fn media_of(url: &str) -> String {
-    format!("{}/media", url.trim_end_matches('/'))
 }
 
 /// The number of a disk in a volume.
@@ -99,10 +93,10 @@ impl VolumeOfServer {
     /// # Errors
     /// The server serves other folders or volumes beside it, under the same names.
     pub(super) fn media(&self) -> anyhow::Result<Remote> {
-        let disks: Vec<Disk> = self.client.json(&format!("{}/api/v1/disks", self.url))?;
+        let disks: Vec<Disk> = self.server.read("disks")?;
         let is_its = |folder: &String| number_in(&self.status, Path::new(folder)).is_some();
         let other = disks.iter().flat_map(|disk| &disk.folders).find(|folder| !is_its(folder));
-        let (name, url) = (&self.status.name, media_of(&self.url));
+        let (name, url) = (&self.status.name, format!("{}/media", self.server.url()));
         if let Some(other) = other {
             bail!(
                 "the server of the volume `{name}` serves {other} beside it, as one: say {url}/ instead of the disks \
@@ -120,10 +114,11 @@ impl VolumeOfServer {
 
     /// As it is by now.
     pub(super) fn now(&self) -> anyhow::Result<Self> {
-        let volumes: Vec<VolumeStatus> = self.client.json(&format!("{}/api/v1/volumes", self.url))?;
+        let volumes: Vec<VolumeStatus> = self.server.read("volumes")?;
         let status = volumes.into_iter().find(|volume| volume.name == self.status.name);
-        let status = status.with_context(|| format!("{} has no volume `{}` any more", self.url, self.status.name))?;
-        Ok(Self { client: self.client.clone(), login: self.login.clone(), url: self.url.clone(), status })
+        let status =
+            status.with_context(|| format!("{} has no volume `{}` any more", self.server.url(), self.status.name))?;
+        Ok(Self { server: self.server.clone(), login: self.login.clone(), status })
     }
 
     /// Requests an upkeep of the volume; if `waits`, gives its status at its end.
@@ -132,7 +127,7 @@ impl VolumeOfServer {
     /// The server's refusal, or the error of the upkeep.
     pub(super) fn ask(&self, what: &str, waits: bool, progress: &'static str) -> anyhow::Result<Option<UpkeepStatus>> {
         let name = utf8_percent_encode(&self.status.name, NON_ALPHANUMERIC);
-        expect(self.client.ask("POST", &format!("{}/api/v1/volumes/{name}/{what}", self.url), &[])?, &[202])?;
+        self.server.order(&format!("volumes/{name}/{what}"))?;
         if !waits {
             return Ok(None);
         }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use api::{RemovableContent, Removals};
-use client::{HttpClient, Login};
+use client::{Login, ServerApi};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use program::output::say;
 use serde_json::json;
@@ -40,10 +40,10 @@ pub(super) fn show(
     is_json: bool,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let (client, url) = (HttpClient::new(login), url.trim_end_matches('/'));
+    let server = ServerApi::new(url, login);
     let (mut answers, mut failed) = (Vec::new(), 0);
     for (name, limits) in rules(config) {
-        match client.json::<Removals>(&format!("{url}/api/v1/removals?{}", query(&limits))) {
+        match server.read::<Removals>(&format!("removals?{}", query(&limits))) {
             Ok(removals) => {
                 failed += u32::from(removals.problem.is_some());
                 if !is_json {
