@@ -13,7 +13,7 @@ use volumes::{OwnVolume, VolumeDisks};
 
 use super::disks::{self, Purpose, refuse_missing, stays_held};
 use super::progress::ProgressLine;
-use super::served::{VolumeOfServer, VolumeServer};
+use super::served::{ServedDisks, VolumeOfServer};
 use super::{DiskNames, print};
 
 /// What this program exits with when it does not know whether a volume is damaged.
@@ -50,9 +50,7 @@ pub(crate) struct Scrub {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
 }
 
 /// A damaged copy of a part, and its state after the run.
@@ -98,13 +96,13 @@ impl VolumeCheck {
     }
 
     fn examine(&self) -> anyhow::Result<(Volume, Findings)> {
-        if let Some(held) = self.names.disks.0.iter().find(|disk| stays_held(disk)) {
+        if let Some(held) = self.names.all().iter().find(|disk| stays_held(disk)) {
             anyhow::bail!(
                 "{} is in use: a server that has the volume looks at every byte of it (`isocast volume scrub`)",
                 held.display()
             );
         }
-        let (mut disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
+        let (mut disks, volume) = disks::open(self.names.all(), Purpose::Read)?;
         let found = examine(&volume, &mut disks, Depth::Headers);
         Ok((volume, found))
     }
@@ -112,7 +110,7 @@ impl VolumeCheck {
 
 impl Scrub {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(served) = self.server.serving(&self.names.disks.0).context(NotLookedAt)? {
+        if let Some(served) = self.disks.serving().context(NotLookedAt)? {
             return self.ask(out, &served);
         }
         let (volume, found) = self.examine().context(NotLookedAt)?;
@@ -121,7 +119,7 @@ impl Scrub {
 
     fn examine(&self) -> anyhow::Result<(Volume, Findings)> {
         let purpose = if self.no_repair { Purpose::Read } else { Purpose::Write };
-        let (mut disks, volume) = disks::open(&self.names.disks.0, purpose)?;
+        let (mut disks, volume) = disks::open(self.disks.all(), purpose)?;
         if !self.no_repair {
             refuse_missing(&volume)?;
         }
@@ -130,7 +128,7 @@ impl Scrub {
         let parts: Vec<_> = found.damaged.iter().filter(can_be).map(DamagedPart::part).collect();
         if !parts.is_empty() {
             drop(disks);
-            let mended = OwnVolume::open(&self.names.disks.0)?.mend(&parts);
+            let mended = OwnVolume::open(self.disks.all())?.mend(&parts);
             found.damaged.iter_mut().for_each(|one| one.repaired = mended.contains(&one.part()));
         }
         Ok((volume, found))

@@ -17,9 +17,9 @@ use volume::{BLOCK_BYTES, CHECKED_BYTES, MemberId, ReadDisk as _, StoredContent,
 use volumes::VolumeDisks;
 
 use super::disks::{self, Purpose};
+use super::print;
 use super::progress::ProgressLine;
-use super::served::{VolumeOfServer, VolumeServer};
-use super::{DiskNames, print};
+use super::served::{ServedDisks, VolumeOfServer};
 
 /// Copy contents out of a volume, each byte verified.
 ///
@@ -37,9 +37,7 @@ pub(crate) struct Export {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
     /// Contents and folders of the volume; everything if none is named.
     contents: Vec<String>,
 }
@@ -47,11 +45,11 @@ pub(crate) struct Export {
 impl Export {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         fs::create_dir_all(&self.to).with_context(|| format!("cannot make the folder {}", self.to.display()))?;
-        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+        if let Some(served) = self.disks.serving()? {
             ensure!(!self.keep_damaged, "a server never sends damaged contents whole: stop it for --keep-damaged");
             return self.get(out, &served);
         }
-        let (mut disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
+        let (mut disks, volume) = disks::open(self.disks.all(), Purpose::Read)?;
         let is_wanted =
             |name: &str| self.contents.is_empty() || self.contents.iter().any(|wanted| is_or_has(wanted, name));
         let contents: Vec<_> = volume.contents().filter(|(name, _)| is_wanted(name)).collect();

@@ -62,7 +62,7 @@ pub(super) fn parse_folder_layout(text: &str) -> Result<FolderLayout, String> {
 impl FolderLayouts {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let purpose = if self.changes.is_empty() { Purpose::Read } else { Purpose::Write };
-        let (disks, mut volume) = disks::open(&self.names.disks.0, purpose)?;
+        let (disks, mut volume) = disks::open(self.names.all(), purpose)?;
         if !self.changes.is_empty() {
             refuse_missing(&volume)?;
             ensure!(!volume.is_read_only(), "the volume takes no changes");

@@ -16,9 +16,9 @@ use volumes::{OpenDisk, VolumeDiskError, VolumeWish, check_apart};
 
 use super::disks::{self, Purpose, refuse_missing, tell_configuration};
 use super::occupied::open_to_overwrite;
-use super::served::{VolumeOfServer, VolumeServer};
+use super::served::{ServedDisks, VolumeOfServer};
 use super::upkeep::look_after;
-use super::{DiskNames, NewDisk, print};
+use super::{NewDisk, print};
 
 /// Longest wait for a disk that has left, and the time between two looks at it.
 const FREE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -32,15 +32,13 @@ pub(crate) struct AddDisk {
     #[command(flatten)]
     coming: NewDisk,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
 }
 
 impl AddDisk {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let named = self.names.disks.without(&self.coming.new);
-        if let Some(served) = self.server.serving(&named)? {
+        let named = self.disks.names.without(&self.coming.new);
+        if let Some(served) = self.disks.server.serving(&named)? {
             return self.ask(out, &served);
         }
         let all: Vec<PathBuf> = named.iter().chain([&self.coming.new]).cloned().collect();
@@ -119,17 +117,15 @@ pub(crate) struct RemoveDisk {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
 }
 
 impl RemoveDisk {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+        if let Some(served) = self.disks.serving()? {
             return self.ask(out, &served);
         }
-        let all: Vec<PathBuf> = self.names.disks.without(&self.old).into_iter().chain([self.old.clone()]).collect();
+        let all: Vec<PathBuf> = self.disks.names.without(&self.old).into_iter().chain([self.old.clone()]).collect();
         let (disks, volume) = disks::open(&all, Purpose::Write)?;
         refuse_missing(&volume)?;
         let member = disks.number_of(&self.old)?;
@@ -147,7 +143,7 @@ impl RemoveDisk {
         };
         let line = format_args!("{} is out of the volume: {bytes} moved, {} free", self.old.display(), ByteCount(free));
         print(out, self.json.then(json), line)?;
-        tell_configuration(&self.names.disks.without(&self.old));
+        tell_configuration(&self.disks.names.without(&self.old));
         Ok(())
     }
 
@@ -190,21 +186,19 @@ pub(crate) struct Rebalance {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
 }
 
 impl Rebalance {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (moved, lost) = match self.server.serving(&self.names.disks.0)? {
+        let (moved, lost) = match self.disks.serving()? {
             Some(served) => {
                 let done = served.ask("rebalance", true, "rebalance")?.context("it was waited for")?;
                 (done.copies_written, done.copies_lost)
             }
             None => {
-                refuse_missing(&disks::open(&self.names.disks.0, Purpose::Write)?.1)?;
-                let (done, _) = look_after(&self.names.disks.0, Some(&VolumeWish::Rebalance), "rebalance")?;
+                refuse_missing(&disks::open(self.disks.all(), Purpose::Write)?.1)?;
+                let (done, _) = look_after(self.disks.all(), Some(&VolumeWish::Rebalance), "rebalance")?;
                 (done.report.written, done.report.lost)
             }
         };

@@ -18,10 +18,9 @@ use units::{ByteCount, counted};
 use volume::{BLOCK_BYTES, Draft, Volume, part_count};
 use volumes::{VolumeDiskError, VolumeDisks};
 
-use super::DiskNames;
 use super::disks::{self, Purpose, refuse_missing};
 use super::progress::ProgressLine;
-use super::served::{VolumeOfServer, VolumeServer};
+use super::served::{ServedDisks, VolumeOfServer};
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;
@@ -40,9 +39,7 @@ pub(crate) struct Import {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
     /// Files and folders.
     #[arg(required = true)]
     files: Vec<PathBuf>,
@@ -69,11 +66,11 @@ enum Obstacle {
 
 impl Import {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+        if let Some(served) = self.disks.serving()? {
             return self.put(out, &served);
         }
         let ImportList { files, folders, passed_over, mut failures } = self.wanted();
-        let (disks, mut volume) = disks::open(&self.names.disks.0, Purpose::Write)?;
+        let (disks, mut volume) = disks::open(self.disks.all(), Purpose::Write)?;
         refuse_missing(&volume)?;
         disks.commit(&mut volume)?;
         warn(&files, volume.unit_bytes(), volume.free_bytes());

@@ -64,6 +64,17 @@ pub struct DiskNames {
     disks: DiskList,
 }
 
+impl DiskNames {
+    fn all(&self) -> &[PathBuf] {
+        &self.disks.0
+    }
+
+    /// All but this one.
+    fn without(&self, path: &Path) -> Vec<PathBuf> {
+        self.all().iter().filter(|disk| !volumes::is_same_disk(disk, path)).cloned().collect()
+    }
+}
+
 /// A disk that comes into a volume.
 #[derive(Debug, Args)]
 struct NewDisk {
@@ -97,13 +108,6 @@ impl NewDisk {
 /// Disks with commas between them: one word, so that other words can follow.
 #[derive(Debug, Clone)]
 struct DiskList(Vec<PathBuf>);
-
-impl DiskList {
-    /// All but this one.
-    fn without(&self, path: &Path) -> Vec<PathBuf> {
-        self.0.iter().filter(|disk| !volumes::is_same_disk(disk, path)).cloned().collect()
-    }
-}
 
 fn parse_disks(text: &str) -> Result<DiskList, String> {
     let disks: Vec<PathBuf> =

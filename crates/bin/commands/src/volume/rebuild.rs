@@ -31,7 +31,7 @@ pub(crate) struct RebuildCatalogue {
 impl RebuildCatalogue {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let purpose = if self.yes { Purpose::Write } else { Purpose::Read };
-        let FoundDisks { mut given, identified, .. } = disks::find(&self.names.disks.0, purpose)?;
+        let FoundDisks { mut given, identified, .. } = disks::find(self.names.all(), purpose)?;
         let missing = identified.missing();
         if self.yes && !missing.is_empty() {
             let numbers: Vec<u8> = missing.iter().map(|member| member.0).collect();

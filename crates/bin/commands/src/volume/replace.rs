@@ -16,9 +16,9 @@ use volumes::{UpkeepOutcome, check_apart, is_same_disk};
 
 use super::disks::{self, Purpose, tell_configuration};
 use super::occupied::open_to_overwrite;
-use super::served::{VolumeOfServer, VolumeServer};
+use super::served::{ServedDisks, VolumeOfServer};
 use super::upkeep::look_after;
-use super::{DiskNames, NewDisk, print};
+use super::{NewDisk, print};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
@@ -34,19 +34,17 @@ pub(crate) struct Replace {
     #[command(flatten)]
     coming: NewDisk,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
 }
 
 impl Replace {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let mut others = self.names.disks.without(&self.old);
+        let mut others = self.disks.names.without(&self.old);
         others.retain(|disk| !is_same_disk(disk, &self.coming.new));
         if others.is_empty() {
             bail!("name the disks of the volume that stay behind the options: they hold the copies");
         }
-        if let Some(served) = self.server.serving(&others)? {
+        if let Some(served) = self.disks.server.serving(&others)? {
             return self.ask(out, &served);
         }
         let all: Vec<PathBuf> = others.iter().chain([&self.coming.new]).cloned().collect();

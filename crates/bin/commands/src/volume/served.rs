@@ -13,6 +13,7 @@ use client::{Login, Remote, ServerApi};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use volumes::is_same_disk;
 
+use super::DiskNames;
 use super::disks::{is_held, stays_held};
 use super::progress::ProgressLine;
 
@@ -28,6 +29,26 @@ pub(super) struct VolumeServer {
     /// A file that holds `name:password`, for that server.
     #[arg(long, value_name = "FILE")]
     login: Option<PathBuf>,
+}
+
+/// The disks of a volume, and the server that may hold them.
+#[derive(Debug, Args)]
+pub(super) struct ServedDisks {
+    #[command(flatten)]
+    pub(super) server: VolumeServer,
+    #[command(flatten)]
+    pub(super) names: DiskNames,
+}
+
+impl ServedDisks {
+    pub(super) fn all(&self) -> &[PathBuf] {
+        self.names.all()
+    }
+
+    /// As [`VolumeServer::serving`], of all of them.
+    pub(super) fn serving(&self) -> anyhow::Result<Option<VolumeOfServer>> {
+        self.server.serving(self.all())
+    }
 }
 
 /// A volume that is served.

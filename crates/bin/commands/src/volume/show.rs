@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 use units::{ByteCount, Nanos, counted};
 use volume::{ListedName, MemberId, MemberRecord, Placement, Volume};
 
-use super::DiskNames;
 use super::disks::{self, Purpose};
-use super::served::VolumeServer;
+use super::served::ServedDisks;
 use api::{EntryKind, ListingEntry, VolumeDiskStatus, VolumeStatus};
 
 /// Show a volume, its disks, and its free room. Exit code 1 if a disk is not in use, or contents are damaged.
@@ -20,9 +19,7 @@ pub(crate) struct Status {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
 }
 
 /// The holder of a volume that is shown.
@@ -49,9 +46,7 @@ pub(crate) struct Ls {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    server: VolumeServer,
-    #[command(flatten)]
-    names: DiskNames,
+    disks: ServedDisks,
     /// The folder.
     #[arg(default_value = "")]
     folder: String,
@@ -66,10 +61,10 @@ fn state_name(volume: &Volume, member: MemberId) -> &'static str {
 
 impl Status {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
-        if let Some(served) = self.server.serving(&self.names.disks.0)? {
+        if let Some(served) = self.disks.serving()? {
             return self.show(out, &served.status, &VolumeHolder::Server);
         }
-        let (disks, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
+        let (disks, volume) = disks::open(self.disks.all(), Purpose::Read)?;
         let superblock = volume.superblock();
         let members = (0u8..).map(MemberId).zip(&superblock.members).zip(volume.free_counts());
         let disk = |((member, record), free_units): ((MemberId, &MemberRecord), Option<u64>)| VolumeDiskStatus {
@@ -225,10 +220,10 @@ fn judge(out: &mut dyn Write, problem: Option<&'static str>) -> anyhow::Result<(
 impl Ls {
     pub(crate) fn run(self, out: &mut dyn Write) -> anyhow::Result<()> {
         let folder = self.folder.trim_matches('/');
-        let rows: Vec<Value> = match self.server.serving(&self.names.disks.0)? {
+        let rows: Vec<Value> = match self.disks.serving()? {
             Some(served) => served.media()?.entries(folder)?.iter().map(served_row).collect(),
             None => {
-                let (_, volume) = disks::open(&self.names.disks.0, Purpose::Read)?;
+                let (_, volume) = disks::open(self.disks.all(), Purpose::Read)?;
                 if !volume.is_folder(folder) {
                     let is_disk = std::path::Path::new(&self.folder).exists();
                     let hint = if is_disk { "; if it is a disk, put a comma between it and the others" } else { "" };
