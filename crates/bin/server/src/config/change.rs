@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use super::Config;
 use super::shown::is_within;
-use super::{Config, FtpConfig, TlsConfig};
 
 /// Settings that need a restart: these, or all below them.
 const RESTART: [&str; 17] = [
@@ -45,25 +45,8 @@ impl Change {
     pub(crate) fn between(running: &Config, new: Config) -> Self {
         let keys = differing(running, &new).into_iter();
         let (restart, changed) = keys.partition(|key| needs_restart(key));
-        let config = Config {
-            listen: running.listen,
-            tls: TlsConfig { listen: running.tls.listen, authority: running.tls.authority.clone(), ..new.tls },
-            ftp: FtpConfig {
-                passive_ports: new.ftp.passive_ports,
-                passive_address: new.ftp.passive_address,
-                ..running.ftp.clone()
-            },
-            roots: running.roots.clone(),
-            volumes: running.volumes.clone(),
-            require_mount: running.require_mount.clone(),
-            hidden_files: running.hidden_files,
-            refill_disks: running.refill_disks,
-            state: running.state.clone(),
-            schedule: running.schedule,
-            plane: running.plane,
-            shown: new.shown.beside(&running.shown, needs_restart),
-            ..new
-        };
+        let shown = new.shown.beside(&running.shown, needs_restart);
+        let config = Config { files: new.files, ..Config::of_shown(&shown) };
         Self { config, changed, restart }
     }
 }

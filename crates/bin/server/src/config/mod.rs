@@ -2,8 +2,9 @@
 //!
 //! Promise: read once, checked as a whole, unit-typed; an error names file, line, key and the right notation. Not here:
 //! the effect of the settings. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests keep both in
-//! step with this file).
+//! step with these files).
 
+mod access;
 mod arrays;
 mod budgets;
 mod change;
@@ -42,11 +43,11 @@ use service::quota::QuotaConfig;
 use snmp::AgentxAddress;
 use units::{BitRate, ByteCount, Nanos};
 
+use access::{Anonymous, parse_host, parse_origin};
 pub(crate) use change::{Change, needs_restart};
 pub use command::{ConfigArgs, ServeArgs};
 pub(crate) use file::replace_text;
 pub(crate) use ftp::FtpConfig;
-use http::message::authority::{RequestHost, host};
 use limits::LimitsConfig;
 pub(crate) use links::LinkSetting;
 pub(crate) use openid::OpenIdConfig;
@@ -57,7 +58,7 @@ pub(crate) use schedule::ScheduleConfig;
 use settings::Settings;
 use shown::ShownSettings;
 pub(crate) use tls::TlsConfig;
-use toml_text::{Word, parse_word};
+use toml_text::parse_word;
 use values::{
     any_path, parse_address, parse_choice, parse_disks, parse_path, parse_rate, parse_size, parse_span, span_between,
     span_up_to, time_up_to,
@@ -266,7 +267,19 @@ impl Config {
         Self::check(settings)
     }
 
-    fn check(mut settings: Settings) -> Result<Self, ConfigError> {
+    fn check(settings: Settings) -> Result<Self, ConfigError> {
+        let (config, problems) = Self::read(settings);
+        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+    }
+
+    /// The configuration with these values, which may not fit each other.
+    fn of_shown(shown: &ShownSettings) -> Self {
+        let mut settings = Settings::default();
+        settings.add_file(Path::new(""), &shown.to_string());
+        Self::read(settings).0
+    }
+
+    fn read(mut settings: Settings) -> (Self, Vec<Problem>) {
         let settings_ref = &mut settings;
         let ftp = FtpConfig::take(settings_ref);
         let tls = TlsConfig::take(settings_ref, ftp.listen.or(ftp.implicit_listen).is_some());
@@ -366,8 +379,7 @@ impl Config {
             let message = format!("{} is none of `roots`", other.display());
             settings.contradiction("require_mount", message);
         }
-        let problems = settings.finish();
-        if problems.is_empty() { Ok(config) } else { Err(ConfigError(problems)) }
+        (config, settings.finish())
     }
 }
 
@@ -383,32 +395,6 @@ fn twice<'a>(settings: &mut Settings, key: &str, names: impl Iterator<Item = &'a
     for name in names.filter(|name| !seen.insert(*name)) {
         settings.contradiction(key, format!("`{name}` is the name of two"));
     }
-}
-
-fn parse_host(name: &str) -> Result<String, String> {
-    match host(name) {
-        Some(RequestHost::Name(whole)) if whole == name && !name.is_empty() => Ok(name.to_owned()),
-        _ => Err(format!("`{name}` is no name; write for example `media.example`, or `*` for every one")),
-    }
-}
-
-fn parse_origin(origin: &str) -> Result<String, String> {
-    let rest = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    if origin == "*" || rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['/', ' '])) {
-        return Ok(origin.to_owned());
-    }
-    Err(format!("`{origin}` is no origin; write for example `https://player.example`, or `*` for every one"))
-}
-
-/// The rights of a client without a login.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Anonymous {
-    Read,
-    None,
-}
-
-impl Word for Anonymous {
-    const WORDS: &'static [(&'static str, Self)] = &[("read", Self::Read), ("none", Self::None)];
 }
 
 #[cfg(test)]
@@ -441,6 +427,7 @@ mod tests {
     fn the_sample_names_every_key_with_its_default() {
         let text = uncommented_sample();
         let mut config = load(&text).unwrap();
+        assert_eq!(load(&config.to_string()).unwrap(), config, "as it is shown");
         let defaults = load("").unwrap();
         assert_eq!(config.roots, [PathBuf::from("/srv/media")]);
         assert_eq!((config.links.len(), config.links[0].into), (1, Some(BitRate(1_000_000_000))));
