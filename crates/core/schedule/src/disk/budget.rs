@@ -43,7 +43,7 @@ impl DiskBudget {
 
     /// The deadline of a job of this price, if the budget covers it: `by`, or an earlier one that it has already.
     pub(super) fn cover(&mut self, price: Nanos, by: Nanos) -> Option<Nanos> {
-        self.deadline = (self.saved >= price.as_secs_f64()).then(|| self.deadline.unwrap_or(by));
+        self.deadline = (self.saved >= price.as_secs_f64()).then(|| self.deadline.map_or(by, |known| known.min(by)));
         self.deadline
     }
 
@@ -68,6 +68,7 @@ mod tests {
         budget.earn(MS(1000), MS(500));
         assert_eq!(budget.cover(MS(200), MS(5000)), Some(MS(5000)));
         assert_eq!(budget.cover(MS(200), MS(6000)), Some(MS(5000)), "it does not recede");
+        assert_eq!(budget.cover(MS(200), MS(4500)), Some(MS(4500)), "rounds that became shorter bring it nearer");
         budget.pay(MS(250), MS(1000));
         assert_eq!(budget.cover(MS(200), MS(7000)), None);
         budget.earn(MS(100_000), MS(500));
