@@ -196,6 +196,7 @@ impl MemberTable {
             self.present.push(true);
             self.drives.push(0);
         }
+        self.only_read.retain(|failed| *failed != member);
         self.superblock.members[number] = MemberRecord { size, state, since: self.superblock.generation + 1 };
         self.present[number] = true;
         self.drives[number] = self.drives.iter().max().map_or(0, |drive| drive + 1);

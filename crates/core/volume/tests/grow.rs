@@ -97,6 +97,23 @@ impl Bench {
     }
 }
 
+#[test]
+fn a_disk_that_comes_under_the_number_of_one_that_failed_is_written_to() {
+    let failed = MemberId(0);
+    let mut volume = Volume::create(new_volume(Placement::Span, vec![DISK; 2])).expect("sizes are fine");
+    let disks = MemoryDisks(vec![Some(MemoryDisk::new(DISK)); 2]);
+    let mut bench = Bench { disks, flushes_left: usize::MAX, chance: Chance::new(1) };
+    let steps = volume.members().superblock_writes();
+    assert!(bench.commit(&mut volume).and_then(|()| bench.steps(&steps)).is_ok());
+    volume.take_out(failed).expect("the other one has the journal");
+    assert!(volume.is_readable(failed) && !volume.is_writable(failed), "its contents are the only copies");
+    assert!(bench.commit(&mut volume).and_then(|()| bench.remove(&mut volume, failed)).is_ok());
+    bench.disks.0[0] = Some(MemoryDisk::new(DISK));
+    assert!(matches!(bench.add(&mut volume), Ok(added) if added == failed), "the free number");
+    assert!(volume.is_writable(failed));
+    assert!(bench.disks.open().expect("both have a superblock").is_writable(failed));
+}
+
 /// Adds a third disk and takes the first out, with a crash at one flush; then all of it again.
 fn with_crash_at(placement: Placement, crash_at: usize) -> bool {
     let mut volume = Volume::create(new_volume(placement, vec![DISK; 2])).expect("sizes are fine");
