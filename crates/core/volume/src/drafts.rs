@@ -245,7 +245,8 @@ impl<U, P: Clone> Drafts<U, P> {
     ) -> Result<bool, VolumeError> {
         let Some(state) = self.drafts.get_mut(&number) else { return Ok(false) };
         let Some(growth) = &mut state.growth else { return Ok(false) };
-        let disk = growth.disks.entry(member).or_default();
+        // A disk that was left out while it flushed has nothing of the upload any more.
+        let Some(disk) = growth.disks.get_mut(&member) else { return Ok(false) };
         debug_assert!(
             disk.durable <= bytes && bytes <= disk.given,
             "durable bytes stay so, and were given to the disk"

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::common::{Chance, MemoryDisk, MemoryDisks, UNIT, new_volume, payload, read_content, write_content};
-use volume::{MemberId, NewCopy, Placement, StoredContent, Upkeep, Volume, VolumeOpenError, WriteSets};
+use volume::{Drafts, MemberId, NewCopy, Placement, StoredContent, Upkeep, Volume, VolumeOpenError, WriteSets};
 
 const DISK: u64 = 6 << 20;
 const ONE: MemberId = MemberId(0);
@@ -226,6 +226,20 @@ fn the_disk_that_comes_has_nothing_of_an_upload_that_was_written_to_the_one_befo
     let content = bench.volume.publish(draft, 1).expect("the other copy is there");
     assert!(content.parts.iter().flat_map(volume::StoredPart::places).all(|place| place.member == ONE));
     assert!(bench.volume.unbalanced().is_empty());
+}
+
+/// The disk's thread was in its flush when the disk was taken out.
+#[test]
+fn the_report_of_a_disk_that_was_left_out_says_nothing_of_an_upload() {
+    let mut bench = Bench::new(2);
+    let mut drafts: Drafts<(), ()> = Drafts::default();
+    let draft = bench.volume.begin("a", None).expect("there is room");
+    let number = drafts.begin(draft, true, ());
+    drafts.receive(number, &(), &payload(1, 0, 4096), &mut bench.volume).expect("there is room");
+    bench.take_out(TWO);
+    assert!(drafts.leave_out(TWO, &mut bench.volume).is_empty(), "it continues with its other copy");
+    assert_eq!(drafts.made_durable(number, (TWO, 4096), 1, &mut bench.volume), Ok(false));
+    assert_eq!(drafts.made_durable(number, (ONE, 4096), 1, &mut bench.volume), Ok(true));
 }
 
 #[test]
