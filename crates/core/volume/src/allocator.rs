@@ -47,6 +47,11 @@ impl FreeUnits {
         is_taken
     }
 
+    /// True if `unit` is there and not free.
+    pub(crate) fn is_taken(&self, unit: u32) -> bool {
+        unit < self.units() && !self.free.holds(unit)
+    }
+
     /// Gives back a unit that was taken.
     ///
     /// # Panics

@@ -43,11 +43,20 @@ impl Areas {
     /// # Errors
     /// It is too small for the journal and four units.
     pub fn for_disk(size: u64, journal_half: u64, unit_bytes: u64) -> Result<Self, CreateError> {
+        debug_assert!(Self::unit_bytes_allowed(unit_bytes), "units of a size that no volume has");
         let areas = Self { size: size - size % BLOCK_BYTES, journal_half, unit_bytes };
         if u64::from(areas.units()) < UNITS_MIN {
             let needed = areas.units_start() + UNITS_MIN * areas.slot_bytes() + END_BYTES;
             return Err(CreateError::TooSmall { size, needed });
         }
+        debug_assert!(
+            areas.units_start() >= areas.journal_start() + 2 * journal_half,
+            "the first unit lies behind the journal"
+        );
+        debug_assert!(
+            areas.units_start() + u64::from(areas.units()) * areas.slot_bytes() + END_BYTES <= areas.size,
+            "the last unit ends before the superblocks at the disk's end"
+        );
         Ok(areas)
     }
 

@@ -139,6 +139,7 @@ impl Catalogue {
                 listed.push(ListedName::Content(rest, content));
                 next = format!("{name}\0");
             }
+            debug_assert!(name < next.as_str(), "each name is listed once");
         }
         (listed, next)
     }

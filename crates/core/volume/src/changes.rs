@@ -196,7 +196,9 @@ impl PendingChanges {
             None => self.journal.start_checkpoint(&checkpoint(&self.numbers.reserved())),
         };
         let journal = members.journal_members();
-        let start = members.areas(MemberId(0)).journal_start();
+        assert!(!journal.is_empty(), "a commit on no disk would acknowledge changes that are nowhere");
+        let areas = members.areas(MemberId(0));
+        let start = areas.journal_start();
         let writes = area_writes.into_iter().flat_map(|(position, bytes)| {
             let position = start + position;
             journal.iter().map(move |member| DiskWrite { member: *member, position, bytes: bytes.clone() })
@@ -206,6 +208,11 @@ impl PendingChanges {
             writes: writes.collect(),
             flush_then: journal.clone(),
         };
+        let end = |write: &DiskWrite| write.position + u64::try_from(write.bytes.len()).expect("64 bits");
+        assert!(
+            commit.writes.iter().all(|write| start <= write.position && end(write) <= areas.units_start()),
+            "the journal ends before the first unit"
+        );
         self.committing = Some(CommitUnderWay { retired, dirty, journal });
         Some(commit)
     }

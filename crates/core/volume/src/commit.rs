@@ -30,6 +30,7 @@ impl Volume {
     pub fn committed(&mut self, outcome: Result<(), MemberId>) {
         self.changes.committed(outcome);
         self.reuse_retired();
+        self.assert_sound();
     }
 
     /// Takes a disk out that failed: nothing on it counts from now on. Gives the superblocks to write: the first list must
@@ -88,7 +89,13 @@ impl Volume {
             self.changes.forget_payload(member);
         }
         self.changes.renew_catalogue();
-        self.members.set_state(member, state)
+        let steps = self.members.set_state(member, state);
+        debug_assert!(
+            state.takes_part() == self.is_writable(member),
+            "contents are written to a disk exactly while it takes part"
+        );
+        self.assert_sound();
+        steps
     }
 
     /// Gives a disk that comes its state: its own superblocks are durable before any other says that it is there.

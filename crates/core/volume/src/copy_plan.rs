@@ -120,6 +120,11 @@ impl CopyPlan {
         space.let_go(std::mem::take(self).held);
     }
 
+    /// Disks with a surplus or a lack, while disks are balanced.
+    pub(crate) const fn disks(&self) -> usize {
+        self.surplus.len()
+    }
+
     /// See [`crate::Volume::begin_balance`].
     pub(crate) fn balance(&mut self, members: &MemberTable, space: &FreeSpace) {
         let counts = |member: MemberId| match members.is_readable(member) {
@@ -130,6 +135,10 @@ impl CopyPlan {
             members.ids().map(counts).map(|(used, units)| (i64::from(used), i64::from(units))).collect();
         let (used, units) = counts.iter().fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         self.surplus = counts.iter().map(|one| one.0 - used * one.1 / units.max(1)).collect();
+        debug_assert!(
+            (0..=i64::try_from(self.surplus.len()).expect("at most 32 disks")).contains(&self.surplus.iter().sum()),
+            "the surplus of some disks is the lack of others, but for a rest of less than a unit of each"
+        );
     }
 
     /// See [`crate::Volume::copies_to_look_after`].

@@ -2,7 +2,7 @@
 //! the journal names for a recording (`recording`).
 
 use crate::choice::HeldUnits;
-use crate::content::{StoredContent, StoredPart, UnitPlace};
+use crate::content::{StoredContent, StoredPart, UnitPlace, stored_bytes};
 use crate::members::MemberTable;
 use crate::record::Recorded;
 use crate::recording::{Recordings, Restore, Restored};
@@ -114,6 +114,7 @@ impl Draft {
 
     /// Lets it stand beside the content it was to replace, as a content of its own.
     pub(crate) const fn set_apart(&mut self) {
+        debug_assert!(self.parts.is_empty(), "headers name the content that it was begun as");
         self.content = self.generation;
     }
 
@@ -152,6 +153,7 @@ impl Draft {
 
     /// Its first `length` bytes as a recording; `digest` is the checksum of the last part's table there. None without a part.
     pub(crate) fn recorded(&self, length: u64, digest: u32, modified: u64, unit_bytes: u64) -> Option<Recorded> {
+        debug_assert!(length <= self.length(), "the journal names no bytes that have not come");
         let count = usize::try_from(length.div_ceil(unit_bytes)).expect("at most PARTS_MAX");
         let open = self.open.iter().map(|open| StoredPart { digest, first: open.first, second: open.second });
         let mut parts: Box<[StoredPart]> = self.parts.iter().copied().chain(open).take(count).collect();
@@ -162,6 +164,7 @@ impl Draft {
 
     /// All of the content has come: gives its length and the checksums of all of it, and fills its last block with zeros.
     pub(crate) fn end_content(&mut self) -> (u64, &[u32]) {
+        debug_assert!(self.content_bytes.is_none(), "a content ends once");
         let length = self.length();
         self.content_bytes = Some(length);
         if let Some(open) = &mut self.open {
@@ -198,6 +201,7 @@ impl Draft {
 
     /// Keeps a part free for the tail of a content of unknown length, if there is one and none is kept yet.
     pub(crate) fn keep_for_tail(&mut self, members: &MemberTable, space: &mut FreeSpace) {
+        debug_assert!(self.content_bytes.is_none(), "the tail has come");
         if self.kept_for_tail == 0 && space.parts_left(self.placement, members) > 0 {
             self.kept_for_tail = 1;
             space.promise(self.placement, 1);
@@ -249,7 +253,10 @@ impl Draft {
         let within = open.checksums.bytes();
         debug_assert!(within.is_multiple_of(BLOCK_BYTES), "bytes behind those that ended the content");
         open.checksums.add(payload);
-        debug_assert!(open.checksums.bytes() <= members.unit_bytes(), "more than `room` said");
+        assert!(
+            open.checksums.bytes() <= members.unit_bytes(),
+            "payload beyond its unit lies over a header and the next unit"
+        );
         open.places().map(|place| (place.member, members.areas(place.member).payload(place.unit) + within)).collect()
     }
 
@@ -269,6 +276,7 @@ impl Draft {
         }
         let last = last.map(|modified| (modified, self.content_bytes.expect("the tail comes before the end")));
         debug_assert!(payload > 0 && payload <= members.unit_bytes(), "a unit holds at least a byte, and its payload");
+        debug_assert!(last.is_some() || payload == members.unit_bytes(), "all units but the last are full");
         debug_assert!(
             self.content_bytes.is_some() || self.sealed_bytes.is_multiple_of(members.unit_bytes()),
             "only the last part is short"
@@ -306,8 +314,11 @@ impl Draft {
     pub(crate) fn into_content(self, modified: u64, space: &mut FreeSpace) -> (Box<str>, StoredContent) {
         space.end_promise(self.placement, self.reserved + self.kept_for_tail);
         space.let_go(self.held);
-        debug_assert!(self.open.is_none(), "its last unit has its header");
-        debug_assert!(self.content_bytes.is_none_or(|bytes| bytes <= self.sealed_bytes), "bytes without a unit");
+        assert!(self.open.is_none(), "its last unit has its header");
+        debug_assert!(
+            stored_bytes(self.content_bytes.unwrap_or(0)) == self.sealed_bytes,
+            "its units hold its bytes, zeros up to a block, and its tail"
+        );
         let content = StoredContent {
             content: self.content,
             generation: self.generation,
@@ -361,6 +372,7 @@ impl Draft {
         // A unit that the journal names is free when the journal names it no more.
         left_out.retain(|place| !recordings.names(self.generation, *place));
         space.give(left_out);
+        debug_assert!(is_read || !self.is_on(member), "the next disk of this number holds none of its copies");
         if self.is_lost { Err(VolumeError::PartLost) } else { Ok(doubtful) }
     }
 
@@ -382,6 +394,11 @@ impl Draft {
     /// A recording that was taken up was read: it can be ended now as any other. Gives headers that are to be written, and how many
     /// bytes of it could not be read, or differ from those written: the last part is left out then, any other is damaged.
     pub fn restore(&mut self, restored: Restored, members: &MemberTable) -> (Vec<DiskWrite>, u64) {
+        debug_assert!(
+            self.open.is_none() && self.table.is_empty(),
+            "a recording is restored once, before it gets bytes"
+        );
+        debug_assert!(self.parts.len() <= restored.tables.len() + 1, "its parts were read");
         let unit_bytes = members.unit_bytes();
         let length = self.sealed_bytes;
         let last = self.parts.pop();

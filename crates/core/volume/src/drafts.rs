@@ -96,6 +96,21 @@ impl WrittenPieces {
         let count = self.ends.iter().take_while(|end| end.on.iter().all(is_on)).count();
         self.ends.drain(..count).next_back()
     }
+
+    /// Checks the pieces of an upload of which so many bytes have come, in builds with debug assertions.
+    fn assert_sound(&self, length: u64) {
+        debug_assert!(
+            self.disks.values().all(|disk| disk.durable <= disk.given),
+            "only bytes that were given to a disk are durable"
+        );
+        debug_assert!(self.ends.iter().is_sorted_by(|one, next| one.length < next.length), "pieces follow each other");
+        debug_assert!(self.ends.back().is_none_or(|end| end.length <= length), "a piece behind all that has come");
+        let given = |(member, bytes): &(MemberId, u64)| self.disks.get(member).is_some_and(|disk| *bytes <= disk.given);
+        debug_assert!(
+            self.ends.iter().all(|end| end.on.iter().all(given)),
+            "a piece waits for bytes that its disks have"
+        );
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,6 +243,7 @@ impl<U, P: Clone> Drafts<U, P> {
             );
             growth.ends.push_back(PieceEnd { length, digest, on: on.collect() });
         }
+        self.assert_sound(number);
         Ok(())
     }
 
@@ -252,7 +268,8 @@ impl<U, P: Clone> Drafts<U, P> {
             "durable bytes stay so, and were given to the disk"
         );
         disk.durable = bytes;
-        let Some(end) = growth.take_durable().filter(|_| state.life == DraftLife::Receiving) else { return Ok(false) };
+        let taken = growth.take_durable();
+        let Some(end) = taken.filter(|_| state.life == DraftLife::Receiving) else { return Ok(false) };
         volume.enter(&state.draft, end.length, end.digest, now)?;
         Ok(true)
     }
@@ -290,6 +307,7 @@ impl<U, P: Clone> Drafts<U, P> {
     /// No more comes. The bytes received are to be kept for another upload.
     pub fn rest(&mut self, number: u64, volume: &mut Volume) {
         if self.receiving(number).is_some() {
+            debug_assert!(self.state(number).tail.is_none(), "the next upload would continue behind the content's end");
             self.close(number, DraftLife::Resting, volume);
         }
     }
@@ -306,6 +324,7 @@ impl<U, P: Clone> Drafts<U, P> {
         let Some(state) = self.drafts.get_mut(&number) else { return false };
         state.members.retain(|other| *other != member);
         self.settle(number, volume);
+        self.assert_sound(number);
         true
     }
 
@@ -334,8 +353,10 @@ impl<U, P: Clone> Drafts<U, P> {
         for number in self.numbers() {
             if !lost.contains(&number) {
                 self.settle(number, volume);
+                self.assert_sound(number);
             }
         }
+        debug_assert!(self.written_by(member).is_empty(), "nothing waits for a disk that was left out");
         lost
     }
 
@@ -390,11 +411,16 @@ impl<U, P: Clone> Drafts<U, P> {
         if !volume.is_writable(member) {
             return;
         }
-        let DraftState { members, growth, .. } = self.state(number);
+        let DraftState { members, growth, draft, life, .. } = self.state(number);
         if let Some(growth) = growth {
             growth.disks.entry(member).or_default().given += length;
         }
+        debug_assert!(
+            matches!(life, DraftLife::Receiving),
+            "a disk that has its order to finish or forget gets no more writes"
+        );
         if !members.contains(&member) {
+            debug_assert!(draft.is_on(member), "a disk writes only units of the upload");
             members.push(member);
             self.steps.push_back((number, DraftStep::Begin(member)));
         }
@@ -404,12 +430,34 @@ impl<U, P: Clone> Drafts<U, P> {
     /// Ends the writes of an upload: its disks get the order to finish or forget it, and it is over when none of them is left.
     fn close(&mut self, number: u64, life: DraftLife, volume: &mut Volume) {
         let state = self.state(number);
-        debug_assert!(state.life != DraftLife::Ending, "nothing becomes of a draft that ends");
+        debug_assert!(
+            state.life == DraftLife::Receiving || life == DraftLife::Ending && state.life != life,
+            "a draft that receives is whole, rests or ends, and any other one only ends"
+        );
         state.life = life;
         let step = if life == DraftLife::Ending { DraftStep::Forget } else { DraftStep::Finish };
         let steps: Vec<_> = state.members.iter().map(|member| (number, step(*member))).collect();
         self.steps.extend(steps);
         self.settle(number, volume);
+    }
+
+    /// Checks an upload, in builds with debug assertions.
+    fn assert_sound(&self, number: u64) {
+        debug_assert!(number <= self.numbers, "a number is given before it is used");
+        // One that ended, or lost a part and is to be ended, promises nothing.
+        let Some(state) = self.drafts.get(&number).filter(|state| !state.draft.is_lost()) else { return };
+        debug_assert!(
+            state.tail.is_none() || matches!(state.life, DraftLife::Receiving | DraftLife::Ending),
+            "an upload is whole when all of its tail has come"
+        );
+        let disks = &state.members;
+        debug_assert!(
+            (1..disks.len()).all(|at| !disks[..at].contains(&disks[at])),
+            "a disk is through with an upload once"
+        );
+        if let Some(growth) = &state.growth {
+            growth.assert_sound(state.draft.length());
+        }
     }
 
     /// Continues with an upload that no disk works on.

@@ -45,6 +45,9 @@ pub(crate) fn disk_bytes(payload: usize) -> u64 {
 /// A frame as it is written, and its checksum for the next one.
 pub(crate) fn encode(volume: &VolumeId, head: &FrameHead, payload: &[u8]) -> (Vec<u8>, u32) {
     assert!(payload.len() == head.payload && payload.len() <= PAYLOAD_MAX);
+    assert!(head.position.is_multiple_of(BLOCK_BYTES), "a scan looks for frames at whole blocks");
+    debug_assert!(head.sequence > 0 || head.previous == 0, "the first frame of an epoch follows none");
+    debug_assert!(head.checkpoint > 0, "an epoch begins with a checkpoint");
     let mut bytes = Vec::with_capacity(HEAD_LEN + payload.len() + BLOCK_LEN);
     bytes.put(MAGIC);
     bytes.put(volume);
@@ -57,6 +60,7 @@ pub(crate) fn encode(volume: &VolumeId, head: &FrameHead, payload: &[u8]) -> (Ve
     bytes.put_u32(crc32c::crc32c(payload));
     let checksum = crc32c::crc32c(&bytes);
     bytes.put_u32(checksum);
+    assert!(bytes.len() == HEAD_LEN, "a scan looks for the payload behind the head");
     bytes.put(payload);
     bytes.resize(bytes.len().next_multiple_of(BLOCK_LEN), 0);
     (bytes, checksum)

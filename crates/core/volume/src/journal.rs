@@ -39,6 +39,7 @@ impl Journal {
     /// A journal without a checkpoint, in the half that begins at `base` (zero or `half`): the first checkpoint goes to the
     /// other one, with an epoch above `epoch`.
     pub(crate) const fn new(volume: VolumeId, half: u64, epoch: u64, base: u64) -> Self {
+        debug_assert!(base == 0 || base == half, "the area has two halves");
         Self { volume, half, epoch, sequence: 0, checkpoint: 0, previous: 0, base, durable: base, position: base }
     }
 
@@ -53,6 +54,7 @@ impl Journal {
 
     /// The write that makes `payload` durable, if the half has room for it.
     pub(crate) fn append(&mut self, payload: &[u8]) -> Option<AreaWrite> {
+        debug_assert!(!payload.is_empty(), "a frame without a change");
         let fits = self.checkpoint > 0
             && payload.len() <= frame::PAYLOAD_MAX
             && self.position + frame::disk_bytes(payload.len()) <= self.half_end();
@@ -62,6 +64,7 @@ impl Journal {
     /// The writes of a checkpoint, into the half that does not hold the durable state: one in the place of a checkpoint that was given up
     /// goes where that went. They must fit into it: `payloads` are at least one.
     pub(crate) fn start_checkpoint(&mut self, payloads: &[Vec<u8>]) -> Vec<AreaWrite> {
+        assert!(!payloads.is_empty(), "a start finds no checkpoint without a frame");
         self.base = if self.durable == 0 { self.half } else { 0 };
         debug_assert!(self.base != self.durable, "the durable checkpoint stays until this one is");
         self.position = self.base;
@@ -98,6 +101,10 @@ impl Journal {
         self.position = head.position + head.disk_bytes();
         self.sequence = head.sequence + 1;
         self.previous = checksum;
+        debug_assert!(
+            self.position <= self.half_end(),
+            "the frame goes over the other half, which holds the durable state"
+        );
     }
 }
 

@@ -74,6 +74,7 @@ impl MemberTable {
         }
         self.superblock.folders = folders;
         self.superblock.generation += 1;
+        self.assert_sound();
         Ok(self.superblock_writes())
     }
 
@@ -85,6 +86,7 @@ impl MemberTable {
         };
         let known = names.iter().enumerate().map(first);
         self.drives = known.chain(names.len()..).take(self.superblock.members.len()).collect();
+        self.assert_sound();
     }
 
     /// The drive of each disk.
@@ -201,16 +203,21 @@ impl MemberTable {
         self.present[number] = true;
         self.drives[number] = self.drives.iter().max().map_or(0, |drive| drive + 1);
         debug_assert!(
-            self.present.len() == self.drives.len() && self.ids().count() == self.drives.len(),
-            "one row a disk"
+            self.ids().all(|other| other == member || self.are_apart(other, member)),
+            "a disk that comes is a drive of its own"
         );
     }
 
     /// Gives a disk another state, with the superblocks to write for it (see [`crate::Volume::take_out`]).
     pub(crate) fn set_state(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
-        self.superblock.members[member.index()].state = state;
+        let before = std::mem::replace(&mut self.superblock.members[member.index()].state, state);
+        assert!(
+            before == state || state == MemberState::Left || before.takes_part() && state != MemberState::Filling,
+            "a disk that is {before:?} has old bytes: it does not become {state:?} before it is put in and filled"
+        );
         self.superblock.generation += 1;
         self.filled.retain(|filled| *filled != member);
+        self.assert_sound();
         self.superblock_writes()
     }
 
@@ -218,16 +225,35 @@ impl MemberTable {
     pub(crate) fn only_read(&mut self, member: MemberId) {
         debug_assert!(self.is_writable(member), "a disk fails once");
         self.only_read.push(member);
+        debug_assert!(self.is_readable(member), "it has the only copy of its units");
+        self.assert_sound();
     }
 
     /// A disk counts as filled when the superblocks that say so are durable.
     pub(crate) fn await_filled(&mut self, member: MemberId) {
         self.filled.push(member);
+        self.assert_sound();
     }
 
     /// All superblocks that were to be written are durable.
     pub(crate) fn superblocks_durable(&mut self) {
         self.filled.clear();
+    }
+
+    /// Checks the promises between the fields, in builds with debug assertions.
+    fn assert_sound(&self) {
+        let count = self.superblock.members.len();
+        debug_assert!(count <= MEMBERS_MAX, "a disk without a number");
+        debug_assert!(self.present.len() == count, "each disk is there or not");
+        debug_assert!(self.drives.len() == count, "each disk is on a drive");
+        debug_assert!(
+            self.filled.iter().all(|disk| self.state(*disk) == Some(MemberState::Active)),
+            "a disk is filled once"
+        );
+        debug_assert!(
+            self.filled.iter().all(|disk| !self.only_read.contains(disk)),
+            "a disk that lacks copies is read"
+        );
     }
 
     /// The superblocks of all disks that take part, in two steps.

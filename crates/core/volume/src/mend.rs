@@ -31,6 +31,10 @@ impl MemberTable {
     ) -> CopyRewrite {
         let areas = self.areas(place.member);
         let last = usize::try_from(part).is_ok_and(|part| part + 1 == content.parts.len());
+        debug_assert!(
+            usize::try_from(part).is_ok_and(|part| part < content.parts.len()),
+            "a copy of a part that the content has"
+        );
         let header = UnitHeader {
             volume: self.superblock().volume,
             member: place.member,
@@ -79,6 +83,7 @@ impl Volume {
         }
         // The new disk is used as far as the old one was: unit numbers do not change.
         self.members.enter(member, areas.size, MemberState::Filling);
+        debug_assert!(self.members.unit_count(member) == areas.units(), "unit numbers do not change");
         Ok(self.set_coming(member, MemberState::Filling))
     }
 
@@ -87,6 +92,7 @@ impl Volume {
     pub fn filled(&mut self, member: MemberId) -> [Vec<DiskWrite>; 2] {
         let steps = self.set_member(member, MemberState::Active);
         self.members.await_filled(member);
+        debug_assert!(!self.is_readable(member), "a crash now would leave a disk that is to be filled");
         steps
     }
 

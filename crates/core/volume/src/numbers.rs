@@ -29,6 +29,7 @@ impl Numbers {
         let number = self.next;
         (number < self.durable).then(|| {
             self.next += 1;
+            debug_assert!(self.next <= self.staged, "a number is reserved before it is given out");
             number
         })
     }

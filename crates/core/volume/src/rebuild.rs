@@ -101,6 +101,7 @@ pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress:
             }
         }
     }
+    debug_assert!(done == total, "every unit of the disks given was looked at");
     let numbers = versions.keys().map(|(content, generation)| content.max(generation) + 1).max().unwrap_or(1);
     let (catalogue, incomplete) = newest(versions, superblock.unit_bytes);
     let epoch = journal_epoch(identified, disks);

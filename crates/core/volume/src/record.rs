@@ -99,8 +99,13 @@ impl Recorded {
 
 /// Appends `Put` without making a record of it.
 pub(crate) fn put(name: &str, content: &StoredContent, to: &mut Vec<u8>) {
+    let before = to.len();
     to.put_u8(PUT);
     named(name, content, to);
+    debug_assert!(
+        to.len() - before == put_bytes(name.len(), content.parts.len()),
+        "the room for a checkpoint is counted in these bytes"
+    );
 }
 
 fn named(name: &str, content: &StoredContent, to: &mut Vec<u8>) {

@@ -72,6 +72,21 @@ impl FreeSpace {
         held.0.into_iter().for_each(|held| self.free[held.disk].let_go(held.units));
     }
 
+    /// True if a unit is there and not free.
+    pub(crate) fn is_taken(&self, place: UnitPlace) -> bool {
+        self.free.get(place.member.index()).is_some_and(|free| free.is_taken(place.unit))
+    }
+
+    /// Disks with units.
+    pub(crate) const fn disks(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Units of a disk.
+    pub(crate) fn units_on(&self, member: MemberId) -> u32 {
+        self.free[member.index()].units()
+    }
+
     /// Free units of a disk.
     pub(crate) fn free_on(&self, member: MemberId) -> u32 {
         self.free[member.index()].free()
@@ -186,6 +201,15 @@ impl FreeSpace {
         assert!(
             second.is_none_or(|second| members.are_apart(second.member, first.member)),
             "copies lie on different drives"
+        );
+        let places = || [Some(first), second].into_iter().flatten();
+        debug_assert!(
+            places().any(|place| members.is_readable(place.member)),
+            "of each part a copy can be read at once"
+        );
+        debug_assert!(
+            places().all(|place| members.is_writable(place.member) && !self.is_draining(place.member)),
+            "new units are on disks that take writes and stay"
         );
         Some((first, second))
     }

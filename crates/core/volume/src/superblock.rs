@@ -165,10 +165,11 @@ impl Superblock {
     /// Encodes it, one block.
     ///
     /// # Panics
-    /// The name is longer than 64 bytes or there are too many disks: checked when a volume is made.
+    /// A value is out of its range, or the folders' layouts have no room: checked when a volume is made or changed.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.name.len() <= NAME_MAX && self.members.len() <= MEMBERS_MAX);
+        assert!(self.is_sound(), "no start would find this superblock whole");
+        assert!(Self::has_room_for(&self.folders), "the folders' layouts would go over the checksum");
         let mut bytes = Vec::with_capacity(BLOCK_LEN);
         bytes.put(MAGIC);
         bytes.put_u32(FORMAT_VERSION);
@@ -180,6 +181,7 @@ impl Superblock {
         bytes.put_u64(self.generation);
         bytes.put_u64(self.journal_half);
         bytes.put_text(&self.name);
+        debug_assert!(bytes.len() <= TABLE_OFFSET, "the name ends before the table of disks");
         bytes.resize(TABLE_OFFSET, 0);
         for member in &self.members {
             bytes.put_u64(member.size);

@@ -49,7 +49,16 @@ impl Draft {
         body.put_u64(content);
         body.put_u64(generation);
         table.iter().for_each(|sum| body.put_u32(*sum));
+        debug_assert!(
+            u64::try_from(table.len()) == Ok(length.div_ceil(CHECKED_BYTES as u64)),
+            "a stream verifies every byte of the content"
+        );
         // In front: behind its own checksum any tail would have the same one in the unit's table.
-        [&crc32c::crc32c(&body).to_le_bytes()[..], &body].concat()
+        let tail = [&crc32c::crc32c(&body).to_le_bytes()[..], &body].concat();
+        debug_assert!(
+            u64::try_from(tail.len()) == Ok(stored_bytes(length) - length.next_multiple_of(BLOCK_BYTES)),
+            "a reader finds the tail by the content's length"
+        );
+        tail
     }
 }

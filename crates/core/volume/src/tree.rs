@@ -23,7 +23,9 @@ impl Volume {
         self.check_catalogue_room(put_bytes(mark.len(), 0))?;
         let number = self.changes.new_number()?;
         let content = StoredContent { content: number, generation: number, length: 0, modified, parts: Box::new([]) };
-        self.put(mark.into(), Arc::new(content));
+        let before = self.put(mark.into(), Arc::new(content));
+        debug_assert!(before.is_none(), "the folder was there already");
+        self.assert_sound();
         Ok(())
     }
 
@@ -41,6 +43,7 @@ impl Volume {
             self.changes.record(&Record::Rename(old.as_str().into(), new.as_str().into()));
             self.catalogue.give_name(&old, new);
         }
+        self.assert_sound();
         Ok(())
     }
 
@@ -78,7 +81,8 @@ impl Catalogue {
     /// Gives a content or mark another name.
     fn give_name(&mut self, old: &str, new: String) {
         if let Some(content) = self.remove(old) {
-            self.insert(new.into(), content);
+            let replaced = self.insert(new.into(), content);
+            debug_assert!(replaced.is_none(), "the units of a content that is replaced are retired first");
         }
     }
 
@@ -108,6 +112,10 @@ impl Catalogue {
                 return Err(VolumeError::Name(problem));
             }
         }
+        debug_assert!(
+            renamed.iter().all(|(old, new)| old.ends_with('/') == new.ends_with('/')),
+            "a mark stays a mark, and a content a content"
+        );
         let more_bytes = renamed.len() * to.len().saturating_sub(from.len());
         Ok(RenamedTree { gone: names(to).unwrap_or_default(), renamed, more_bytes })
     }

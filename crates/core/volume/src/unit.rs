@@ -125,6 +125,8 @@ impl UnitHeader {
     /// Encodes it, one block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        assert!(self.is_covered(), "a checksum for each 64 KiB of the payload, or no read finds the unit whole");
+        debug_assert!(self.last.is_none_or(|(_, length)| length > 0), "a content without bytes has no unit");
         let mut bytes = Vec::with_capacity(BLOCK_LEN);
         bytes.put(MAGIC);
         bytes.put(&self.volume);
@@ -160,21 +162,16 @@ impl UnitHeader {
         let end = (body.u64()?, body.u64()?);
         let table = (0..checksums).map(|_| body.u32()).collect::<Option<Vec<_>>>()?;
         let name = body.text()?.to_owned();
-        let covered = usize::try_from(payload).ok()?.div_ceil(CHECKED_BYTES);
         let last = (flags & LAST != 0).then_some(end);
         let table = ChecksumTable(table);
-        (payload > 0 && covered == table.0.len()).then_some(Self {
-            volume,
-            member,
-            unit,
-            content,
-            generation,
-            part,
-            payload,
-            last,
-            name,
-            table,
-        })
+        let header = Self { volume, member, unit, content, generation, part, payload, last, name, table };
+        header.is_covered().then_some(header)
+    }
+
+    /// True if there is payload, and a checksum for each piece of it.
+    fn is_covered(&self) -> bool {
+        let pieces = usize::try_from(self.payload).map(|payload| payload.div_ceil(CHECKED_BYTES));
+        self.payload > 0 && pieces == Ok(self.table.len())
     }
 }
 

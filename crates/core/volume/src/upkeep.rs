@@ -92,16 +92,22 @@ impl Volume {
         for NewCopy { part, instead_of, to } in &copies {
             let part = usize::try_from(*part).ok().and_then(|part| content.parts.get_mut(part));
             let part = part.expect("a part of the content");
+            assert!(
+                instead_of.map_or(part.second.is_none(), |from| part.places().any(|place| place == from)),
+                "a new copy comes beside the only one, or in the place of one that the catalogue names"
+            );
             match *instead_of {
                 None => part.second = Some(*to),
                 Some(from) if part.first == from => part.first = *to,
                 Some(from) => part.second = part.second.filter(|second| *second != from).or(Some(*to)),
             }
         }
+        self.assert_taken(&content);
         self.changes.await_payload(copies.iter().map(|copy| copy.to.member));
         self.put(name.into(), Arc::new(content));
         let units = copies.iter().filter_map(|copy| copy.instead_of).collect();
         self.changes.retire_units(units, old);
+        self.assert_sound();
         Ok(true)
     }
 }

@@ -103,6 +103,7 @@ impl Volume {
         let space = FreeSpace::of(&members);
         let mut volume = Self { members, space, catalogue, recordings, changes, upkeep: CopyPlan::default() };
         volume.claim_all()?;
+        volume.assert_sound();
         Ok(volume)
     }
 
@@ -296,8 +297,10 @@ impl Volume {
     pub fn remove(&mut self, name: &str) -> Result<(), VolumeError> {
         self.changes.check()?;
         let old = self.catalogue.remove(name).ok_or(VolumeError::NotFound)?;
+        self.assert_taken(&old);
         self.changes.record(&Record::Remove(name.into()));
         self.changes.retire(old);
+        self.assert_sound();
         Ok(())
     }
 
@@ -313,6 +316,7 @@ impl Volume {
         self.catalogue.insert(name.into(), Arc::new(content));
         // Its units are those of the new one, which are not free while the old one is read.
         self.changes.retire_units(Vec::new(), old);
+        self.assert_sound();
         Ok(())
     }
 
@@ -403,7 +407,13 @@ impl Volume {
             0 => {}
             more => self.check_catalogue_room(more)?,
         }
+        debug_assert!(
+            usize::try_from(length.div_ceil(self.unit_bytes())) == Ok(new.content.parts.len()),
+            "a start would refuse the volume: the recording's length does not agree with its units"
+        );
+        self.assert_taken(&new.content);
         self.recordings.enter(new, &mut self.changes);
+        self.assert_sound();
         Ok(())
     }
 
@@ -442,9 +452,11 @@ impl Volume {
         let are_read = only_read.into_iter().all(|member| self.is_readable(member));
         assert!(are_read, "copies on disks that are out were left out");
         self.changes.await_payload(written);
+        self.assert_taken(&content);
         let content = Arc::new(content);
         self.put(name, Arc::clone(&content)).into_iter().for_each(|old| self.changes.retire(old));
         self.recordings.end(&content, &mut self.changes);
+        self.assert_sound();
         Ok(content)
     }
 
@@ -459,6 +471,7 @@ impl Volume {
     pub fn abandon(&mut self, draft: Draft) {
         let named = self.recordings.give_up(draft.generation(), &mut self.changes);
         draft.give_back(&named, &mut self.space);
+        self.assert_sound();
     }
 
     /// Leaves out the copies of a draft on a disk that was taken out, is only read, or leaves. To be done for each draft at once: the next
@@ -470,5 +483,36 @@ impl Volume {
     pub fn leave_out(&mut self, draft: &mut Draft, member: MemberId) -> Result<u64, VolumeError> {
         self.reuse_retired();
         draft.leave_out(member, &self.members, &self.recordings, &mut self.space)
+    }
+
+    /// Checks the promises between the parts of the volume, in builds with debug assertions.
+    pub(crate) fn assert_sound(&self) {
+        let count = self.members.ids().count();
+        debug_assert!(self.space.disks() == count, "each disk has its free units");
+        debug_assert!(
+            self.members.ids().all(|member| self.space.units_on(member) == self.members.unit_count(member)),
+            "a disk's units are free or taken, and no more"
+        );
+        debug_assert!(
+            self.members.ids().all(|member| self.space.free_on(member) <= self.space.units_on(member)),
+            "more units are free than the disk has"
+        );
+        debug_assert!(
+            self.changes.journal_on().iter().all(|member| member.index() < count),
+            "the journal is on disks of the volume"
+        );
+        debug_assert!(self.upkeep.disks() <= count, "a surplus of a disk that is not of the volume");
+    }
+
+    /// Checks that nothing else can take the units of a content, in builds with debug assertions.
+    pub(crate) fn assert_taken(&self, content: &StoredContent) {
+        debug_assert!(
+            content.parts.iter().flat_map(StoredPart::places).all(|place| self.space.is_taken(place)),
+            "a unit of a content is free: the next draft would write over it"
+        );
+        debug_assert!(
+            content.parts.iter().all(|part| part.second != Some(part.first)),
+            "both copies of a part are one"
+        );
     }
 }

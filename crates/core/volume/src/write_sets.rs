@@ -80,6 +80,7 @@ impl<W> WriteSets<W> {
             );
             self.begun += 1;
             self.under_way = Some(WriteSet { number: self.begun, writes, left: left.clone(), commit });
+            self.assert_sound();
             return left;
         }
         Vec::new()
@@ -121,7 +122,9 @@ impl<W> WriteSets<W> {
     pub fn done(&mut self, member: MemberId, number: u64, volume: &mut Volume) -> Vec<W> {
         let Some(set) = self.under_way.as_mut().filter(|set| set.number == number) else { return Vec::new() };
         set.left.retain(|other| *other != member);
-        self.end_if_written(volume)
+        let durable = self.end_if_written(volume);
+        self.assert_sound();
+        durable
     }
 
     fn end_if_written(&mut self, volume: &mut Volume) -> Vec<W> {
@@ -158,6 +161,7 @@ impl<W> WriteSets<W> {
             set.left.retain(|other| *other != member);
         }
         self.end_if_written(volume);
+        self.assert_sound();
         Ok(())
     }
 
@@ -166,5 +170,17 @@ impl<W> WriteSets<W> {
         self.superblocks.clear();
         let commit = self.under_way.take().and_then(|set| set.commit).unwrap_or_default();
         commit.into_iter().chain(std::mem::take(&mut self.waiting)).collect()
+    }
+
+    /// Checks the set under way, in builds with debug assertions.
+    fn assert_sound(&self) {
+        let Some(set) = &self.under_way else { return };
+        debug_assert!(set.number == self.begun, "reports on a set that was given up are told from those on this one");
+        debug_assert!(!set.left.is_empty(), "a set that all disks have flushed is over");
+        debug_assert!(set.left.is_sorted_by(|one, next| one < next), "a disk has one share");
+        debug_assert!(
+            set.left.iter().all(|disk| set.writes.iter().any(|write| write.member == *disk)),
+            "a disk without a share would not be woken for it"
+        );
     }
 }

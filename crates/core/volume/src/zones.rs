@@ -45,6 +45,7 @@ impl ReadCounts {
             None => 0,
         };
         self.bytes.insert(name.to_owned(), known.saturating_add(bytes));
+        debug_assert!(self.bytes.len() <= COUNTED_MAX, "counts take bounded memory");
         self.counted = self.counted.saturating_add(bytes);
         if self.counted >= outer_bytes.saturating_mul(SAMPLE_FACTOR) {
             self.counted = 0;
@@ -112,6 +113,7 @@ impl Volume {
                 moves.push(ZoneMove { name: other.to_owned(), upkeep: Upkeep::Inward });
             }
         }
+        debug_assert!(moves.iter().all(|other| other.name != name), "a content moves one way");
         moves.push(ZoneMove { name: name.to_owned(), upkeep: Upkeep::Outward });
         Some(moves)
     }
