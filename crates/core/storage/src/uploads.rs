@@ -7,17 +7,19 @@
 //! Not here: doing it. The caller owns the files, carries out the orders of [`Uploads::granted`] and [`Uploads::next_part`], and reports
 //! the outcome.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId, limits};
 
-use crate::grant::{Grant, GrantDone, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass};
+use crate::grant::{Grant, JobId, RecordingPlace, StoreMessage, StoreWork, WorkClass};
 
 mod commit;
+mod offers;
 mod recording;
 
 pub use commit::CommitPart;
 use commit::{Commits, Growth};
+use offers::{GrantUse, Offers};
 use recording::Recording;
 pub use recording::RecordingTerms;
 
@@ -133,26 +135,16 @@ impl<F: UploadFile> UploadState<F> {
     }
 }
 
-/// A grant that is being used.
-#[derive(Debug, Clone, Copy)]
-struct GrantInUse {
-    job: JobId,
-    started: Nanos,
-}
-
 /// The uploads of one disk. `F` is an upload's file, `R` a removed name; its removal is to be made durable.
 #[derive(Debug)]
 pub struct Uploads<F, R> {
-    disk: DiskId,
     uploads: BTreeMap<UploadId, UploadState<F>>,
     next_upload: u64,
     commits: Commits<R>,
     /// Uploads that are written and get their names early.
     to_name: Vec<UploadId>,
     chore_offered: bool,
-    in_use: Option<GrantInUse>,
-    /// Bounded: each job has at most an offer, a withdrawal and a done in it.
-    messages: VecDeque<StoreMessage>,
+    offers: Offers,
 }
 
 impl<F: UploadFile, R> Uploads<F, R> {
@@ -160,14 +152,12 @@ impl<F: UploadFile, R> Uploads<F, R> {
     #[must_use]
     pub fn new(disk: DiskId) -> Self {
         Self {
-            disk,
             uploads: BTreeMap::new(),
             next_upload: 0,
             commits: Commits::default(),
             to_name: Vec::new(),
             chore_offered: false,
-            in_use: None,
-            messages: VecDeque::new(),
+            offers: Offers::new(disk),
         }
     }
 
@@ -218,14 +208,12 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// True if messages to the disk's schedule are not sent yet.
     #[must_use]
     pub fn has_messages(&self) -> bool {
-        !self.messages.is_empty()
+        self.offers.has_messages()
     }
 
     /// Sends the messages to the disk's schedule, in order, until `send` has no room for one.
-    pub fn send_messages(&mut self, mut send: impl FnMut(StoreMessage) -> bool) {
-        while self.messages.front().is_some_and(|message| send(*message)) {
-            self.messages.pop_front();
-        }
+    pub fn send_messages(&mut self, send: impl FnMut(StoreMessage) -> bool) {
+        self.offers.send_messages(send);
     }
 
     /// An upload begins: `file` is there, with `written` bytes from an earlier one, a multiple of `DIRECT_ALIGN` unless no more come. If it breaks off, the
@@ -355,13 +343,13 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// There is work that makes nothing durable: the next piece of it reads so many places, and so many bytes.
     pub fn offer_chore(&mut self, reads: u32, bytes: u64) {
         if !std::mem::replace(&mut self.chore_offered, true) {
-            self.offer(CHORE_JOB, StoreWork::Probe { reads, bytes }, WorkClass::BestEffort);
+            self.offers.offer(CHORE_JOB, StoreWork::Probe { reads, bytes }, WorkClass::BestEffort);
         }
     }
 
     /// No grant will come any more: nothing is offered, and the files and removals that waited are returned.
     pub fn give_up(&mut self) -> (Vec<F>, Vec<R>) {
-        self.messages.clear();
+        self.offers.give_up();
         self.to_name.clear();
         self.chore_offered = true;
         let files = std::mem::take(&mut self.uploads).into_values().map(|upload| upload.file).collect();
@@ -370,12 +358,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// A grant has come.
     pub fn granted(&mut self, grant: Grant, now: Nanos) -> Granted {
-        debug_assert!(self.in_use.is_none(), "a disk has one grant out");
-        self.in_use = Some(GrantInUse { job: grant.job, started: now });
+        self.offers.begin_grant(grant.job, now);
         let late = now > grant.until;
         if late {
             // It used up the offer it answers; the work is still there.
-            self.done(GrantUse::default(), now);
+            self.offers.done(GrantUse::default(), now);
         }
         match grant.job {
             COMMIT_JOB => self.commits.forget_offer(),
@@ -386,16 +373,16 @@ impl<F: UploadFile, R> Uploads<F, R> {
             COMMIT_JOB if late => self.offer_commit(),
             COMMIT_JOB if self.commits.begin() => return Granted::Commit,
             // The offer and the last grant crossed on their ways.
-            COMMIT_JOB => self.done(GrantUse::default(), now),
+            COMMIT_JOB => self.offers.done(GrantUse::default(), now),
             CHORE_JOB if late => {}
             CHORE_JOB => return Granted::Chore,
             job => {
                 let id = UploadId(job.0 - UPLOAD_JOBS);
                 match self.uploads.get_mut(&id) {
                     None if late => {}
-                    None => self.done(GrantUse::default(), now),
+                    None => self.offers.done(GrantUse::default(), now),
                     // The offer and the last grant crossed on their ways.
-                    Some(upload) if upload.ready_bytes == 0 && !late => self.done(GrantUse::default(), now),
+                    Some(upload) if upload.ready_bytes == 0 && !late => self.offers.done(GrantUse::default(), now),
                     Some(upload) if late => {
                         upload.offered_bytes = 0;
                         self.offer_write(id);
@@ -416,7 +403,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
 
     /// The piece of work is done.
     pub fn chore_done(&mut self, now: Nanos) {
-        self.done(GrantUse::default(), now);
+        self.offers.done(GrantUse::default(), now);
     }
 
     /// So many bytes of an upload were written on the grant, a multiple of `DIRECT_ALIGN`; `trouble` says why there
@@ -451,7 +438,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
         // This comes before the grant is given back: the schedule then chooses the next work, and that may be the flush.
         self.offer_commit();
-        self.done(used, now);
+        self.offers.done(used, now);
         self.offer_write(id);
         over
     }
@@ -459,7 +446,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     /// Offers a commit, if the need for one, or its size, is news to the schedule.
     fn offer_commit(&mut self) {
         if let Some(work) = self.commits.next_offer() {
-            self.offer(COMMIT_JOB, work, WorkClass::BestEffort);
+            self.offers.offer(COMMIT_JOB, work, WorkClass::BestEffort);
         }
     }
 
@@ -477,14 +464,14 @@ impl<F: UploadFile, R> Uploads<F, R> {
             return;
         }
         upload.offered_bytes = bytes;
-        self.offer(job_of(id), StoreWork::Write { bytes, position }, class);
+        self.offers.offer(job_of(id), StoreWork::Write { bytes, position }, class);
     }
 
     fn abandon(&mut self, id: UploadId) -> Option<F> {
         let upload = self.uploads.remove(&id)?;
         self.to_name.retain(|waiting| *waiting != id);
         self.commits.forget(id);
-        self.withdraw(job_of(id));
+        self.offers.withdraw(job_of(id));
         Some(upload.file)
     }
 
@@ -495,7 +482,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
             debug_assert!(upload.written_bytes >= bytes, "its commit would acknowledge bytes that were not written");
             upload.life = UploadLife::Written(bytes);
             let early = upload.durable.is_some();
-            self.withdraw(job_of(id));
+            self.offers.withdraw(job_of(id));
             if early {
                 self.commits.forget_growth(id);
                 return self.to_name.push(id);
@@ -504,278 +491,11 @@ impl<F: UploadFile, R> Uploads<F, R> {
             self.offer_commit();
         }
     }
-
-    fn offer(&mut self, job: JobId, work: StoreWork, class: WorkClass) {
-        self.forget_unsent(job);
-        self.messages.push_back(StoreMessage::Offer(Offer { disk: self.disk, job, work, class }));
-    }
-
-    fn withdraw(&mut self, job: JobId) {
-        self.forget_unsent(job);
-        self.messages.push_back(StoreMessage::Withdraw { disk: self.disk, job });
-    }
-
-    /// An offer that still waits to be sent is out of date now.
-    fn forget_unsent(&mut self, job: JobId) {
-        self.messages.retain(|message| !matches!(message, StoreMessage::Offer(old) if old.job == job));
-    }
-
-    /// The grant in use is over.
-    fn done(&mut self, used: GrantUse, now: Nanos) {
-        let Some(GrantInUse { job, started }) = self.in_use.take() else { return };
-        self.messages.push_back(StoreMessage::Done(GrantDone {
-            disk: self.disk,
-            job,
-            bytes: used.bytes,
-            started,
-            ended: now,
-            ok: used.ok,
-            ready_bytes: used.ready_bytes,
-            position: used.position,
-        }));
-    }
 }
 
 const fn job_of(id: UploadId) -> JobId {
     JobId(UPLOAD_JOBS + id.0)
 }
 
-/// Result of a grant.
-#[derive(Debug, Clone, Copy)]
-struct GrantUse {
-    bytes: u64,
-    ok: bool,
-    ready_bytes: u64,
-    position: u64,
-}
-
-impl Default for GrantUse {
-    fn default() -> Self {
-        Self { bytes: 0, ok: true, ready_bytes: 0, position: u64::MAX }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    struct InOnePiece;
-
-    impl UploadFile for InOnePiece {
-        fn run_at(&self, offset: u64) -> (u64, u64) {
-            (offset, u64::MAX)
-        }
-    }
-
-    const SECOND: Nanos = Nanos::from_secs(1);
-    const CHUNK: u64 = limits::CHUNK_BYTES;
-
-    /// A recording of a chunk a second, with a block of four from second 10 on.
-    fn recording() -> (Uploads<InOnePiece, ()>, UploadId) {
-        let place = RecordingPlace {
-            first: SECOND.saturating_mul(10),
-            period: SECOND.saturating_mul(4),
-            within: SECOND.saturating_mul(2),
-        };
-        let reservation = ReservationId { slot: 0, generation: 0 };
-        let mut uploads = Uploads::new(DiskId(0));
-        let terms = RecordingTerms { rate: BitRate(8 * CHUNK), reservation, place };
-        let id = uploads.begin(InOnePiece, Some(terms), true, 0);
-        (uploads, id)
-    }
-
-    fn offered(uploads: &mut Uploads<InOnePiece, ()>, id: UploadId) -> Option<(u64, WorkClass)> {
-        let mut found = None;
-        uploads.send_messages(|message| {
-            if let StoreMessage::Offer(Offer { job, work: StoreWork::Write { bytes, .. }, class, .. }) = message {
-                assert_eq!(job, job_of(id));
-                found = Some((bytes, class));
-            }
-            true
-        });
-        found
-    }
-
-    fn write(uploads: &mut Uploads<InOnePiece, ()>, id: UploadId, bytes: u64, now: Nanos) {
-        let grant = Grant { disk: DiskId(0), job: job_of(id), bytes_max: bytes, until: Nanos::MAX };
-        assert!(matches!(uploads.granted(grant, now), Granted::Write { .. }));
-        uploads.wrote(id, bytes, None, now);
-    }
-
-    #[test]
-    fn a_recording_gathers_a_block_and_offers_it_when_it_is_due() {
-        let (mut uploads, id) = recording();
-        uploads.received(id, 3 * CHUNK);
-        assert_eq!(offered(&mut uploads, id), None, "it is not due");
-        let due = uploads.next_block().expect("one is");
-        uploads.begin_blocks(due.saturating_sub(Nanos(1)));
-        assert_eq!(offered(&mut uploads, id), None);
-        uploads.begin_blocks(due);
-        let reservation = ReservationId { slot: 0, generation: 0 };
-        let class = WorkClass::RealTime { reservation, deadline: SECOND.saturating_mul(12) };
-        assert_eq!(offered(&mut uploads, id), Some((3 * CHUNK, class)));
-        // Bytes that come meanwhile wait for the next block.
-        uploads.received(id, CHUNK);
-        write(&mut uploads, id, 2 * CHUNK, due);
-        assert_eq!(offered(&mut uploads, id), Some((CHUNK, class)), "what is left of this one");
-        write(&mut uploads, id, CHUNK, due);
-        assert_eq!(offered(&mut uploads, id), None);
-        assert_eq!(uploads.next_block(), Some(due.saturating_add(SECOND.saturating_mul(4))));
-    }
-
-    #[test]
-    fn a_recording_that_exceeds_its_rate_is_promised_a_block_and_the_rest_is_best_effort() {
-        let (mut uploads, id) = recording();
-        uploads.received(id, 4 * CHUNK);
-        assert_eq!(offered(&mut uploads, id), None, "a block");
-        uploads.received(id, 2 * CHUNK);
-        assert_eq!(offered(&mut uploads, id), Some((6 * CHUNK, WorkClass::BestEffort)));
-        let due = uploads.next_block().expect("one is");
-        uploads.begin_blocks(due);
-        assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 4 * CHUNK));
-    }
-
-    #[test]
-    fn excess_bytes_of_a_block_are_offered_behind_it() {
-        let (mut uploads, id) = recording();
-        uploads.received(id, 4 * CHUNK + 4096);
-        let due = uploads.next_block().expect("one is");
-        uploads.begin_blocks(due);
-        write(&mut uploads, id, 4 * CHUNK, due);
-        assert_eq!(uploads.uploads[&id].offered_bytes, 4096, "as best effort, with the grant that was used");
-    }
-
-    #[test]
-    fn blocks_that_were_due_while_the_disk_held_the_thread_up_are_due_together() {
-        let (mut uploads, id) = recording();
-        uploads.received(id, 12 * CHUNK);
-        assert!(offered(&mut uploads, id).is_some(), "more than a block and a chunk");
-        let due = uploads.next_block().expect("one is").saturating_add(SECOND.saturating_mul(9));
-        uploads.begin_blocks(due);
-        assert!(matches!(offered(&mut uploads, id), Some((bytes, WorkClass::RealTime { .. })) if bytes == 12 * CHUNK));
-    }
-
-    /// Else a batch on a disk that writes more slowly than promised would never come to its commit.
-    #[test]
-    fn a_block_waits_until_the_one_before_is_written() {
-        let (mut uploads, id) = recording();
-        uploads.received(id, 4 * CHUNK);
-        let due = uploads.next_block().expect("one is");
-        uploads.begin_blocks(due);
-        write(&mut uploads, id, 3 * CHUNK, due);
-        uploads.received(id, 4 * CHUNK);
-        let later = due.saturating_add(SECOND.saturating_mul(5));
-        uploads.begin_blocks(later);
-        let class = |deadline| WorkClass::RealTime {
-            reservation: ReservationId { slot: 0, generation: 0 },
-            deadline: SECOND.saturating_mul(deadline),
-        };
-        assert_eq!(offered(&mut uploads, id), Some((CHUNK, class(12))), "the rest of the first block alone");
-        assert_eq!(uploads.next_block(), None);
-        write(&mut uploads, id, CHUNK, later);
-        assert!(uploads.next_block().is_some_and(|next| next < later), "at once");
-        uploads.begin_blocks(later);
-        assert_eq!(offered(&mut uploads, id), Some((4 * CHUNK, class(16))));
-    }
-
-    #[test]
-    fn a_name_that_is_given_early_is_made_durable_after_half_of_its_time() {
-        let mut uploads: Uploads<InOnePiece, ()> = Uploads::new(DiskId(0));
-        let id = uploads.begin(InOnePiece, None, false, 0);
-        uploads.name_early(id, SECOND.saturating_mul(4));
-        uploads.received(id, CHUNK);
-        write(&mut uploads, id, CHUNK, SECOND);
-        assert_eq!(uploads.next_to_name(), None, "more may come");
-        uploads.finish(id);
-        assert_eq!(uploads.next_to_name(), Some((id, CHUNK)));
-        uploads.named(id, Ok(()), SECOND);
-        let awaited = |uploads: &mut Uploads<InOnePiece, ()>| {
-            let mut found = None;
-            uploads.send_messages(|message| {
-                if let StoreMessage::Offer(Offer { work: StoreWork::Commit { awaited, .. }, .. }) = message {
-                    found = Some(awaited);
-                }
-                true
-            });
-            found
-        };
-        assert_eq!(awaited(&mut uploads), Some(false), "others may take it along");
-        let due = SECOND.saturating_mul(3);
-        assert_eq!(uploads.next_block(), Some(due));
-        uploads.begin_blocks(due);
-        assert_eq!(awaited(&mut uploads), Some(true));
-        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
-        assert_eq!(uploads.granted(commit, due), Granted::Commit);
-        assert!(matches!(uploads.next_part(), Some(CommitPart::SyncName(named)) if named == id));
-        uploads.part_done(Ok(()), due);
-        assert!(uploads.is_idle());
-    }
-
-    #[test]
-    fn a_commit_makes_all_recordings_durable_that_were_written() {
-        let (mut uploads, first) = recording();
-        let second =
-            uploads.begin(InOnePiece, uploads.uploads[&first].recording.map(|recording| recording.terms), true, 0);
-        [first, second].into_iter().for_each(|id| uploads.received(id, CHUNK));
-        let due = uploads.next_block().expect("one is");
-        uploads.begin_blocks(due);
-        [first, second].into_iter().for_each(|id| write(&mut uploads, id, CHUNK, due));
-        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
-        assert_eq!(uploads.granted(commit, due), Granted::Commit);
-        let Some(CommitPart::Grown { syncs, .. }) = uploads.next_part() else { panic!("both have grown") };
-        assert_eq!(syncs, [second, first], "no journal has both");
-        uploads.part_done(Ok(()), due);
-        assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
-    }
-
-    #[test]
-    fn a_commit_names_the_uploads_without_a_journal_that_may_be_synced_beside_each_other() {
-        let mut uploads: Uploads<InOnePiece, ()> = Uploads::new(DiskId(0));
-        let ids = [0; 3].map(|_| {
-            let id = uploads.begin(InOnePiece, None, false, 0);
-            uploads.received(id, CHUNK);
-            write(&mut uploads, id, CHUNK, SECOND);
-            uploads.finish(id);
-            id
-        });
-        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
-        assert!(uploads.secured_alone().is_empty(), "no commit is under way");
-        assert_eq!(uploads.granted(commit, SECOND), Granted::Commit);
-        assert_eq!(uploads.secured_alone(), ids.map(|id| (id, CHUNK)));
-        while !matches!(uploads.next_part(), Some(CommitPart::SyncName(_))) {
-            assert!(uploads.synced_alone().len() < ids.len(), "all have their names first");
-            uploads.part_done(Ok(()), SECOND);
-        }
-        assert_eq!((uploads.secured_alone(), uploads.synced_alone()), (Vec::new(), ids.to_vec()));
-        ids.iter().for_each(|_| uploads.part_done(Ok(()), SECOND));
-        assert!(uploads.next_part().is_none() && uploads.synced_alone().is_empty());
-    }
-
-    #[test]
-    fn bytes_of_a_failed_commit_are_due_with_the_next_block() {
-        let (mut uploads, id) = recording();
-        uploads.received(id, CHUNK);
-        let due = uploads.next_block().expect("one is");
-        uploads.begin_blocks(due);
-        write(&mut uploads, id, CHUNK, due);
-        let commit = Grant { disk: DiskId(0), job: COMMIT_JOB, bytes_max: 0, until: Nanos::MAX };
-        assert_eq!(uploads.granted(commit, due), Granted::Commit);
-        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown { .. })));
-        uploads.part_done(Err(UploadFailure::Disk), due);
-        assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == CHUNK);
-        uploads.send_messages(|_| true);
-        let next = uploads.next_block().expect("one is");
-        uploads.begin_blocks(next);
-        let mut awaited = 0;
-        uploads.send_messages(|message| {
-            let work = if let StoreMessage::Offer(Offer { work, .. }) = message { Some(work) } else { None };
-            awaited += u32::from(work == Some(StoreWork::Commit { dirty_bytes: CHUNK, awaited: true }));
-            true
-        });
-        assert_eq!(awaited, 1);
-        assert_eq!(uploads.granted(commit, next), Granted::Commit);
-        assert!(matches!(uploads.next_part(), Some(CommitPart::Grown { syncs, .. }) if syncs == [id]));
-        uploads.part_done(Ok(()), next);
-        assert!(uploads.next_part().is_none() && uploads.dirty_bytes() == 0);
-    }
-}
+mod tests;

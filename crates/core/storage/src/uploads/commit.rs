@@ -454,7 +454,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if batch.settled {
             self.commits.dirty_bytes -= batch.dirty_bytes;
         }
-        self.done(GrantUse { bytes: batch.dirty_bytes, ok: batch.disk_ok, ..GrantUse::default() }, now);
+        self.offers.done(GrantUse { bytes: batch.dirty_bytes, ok: batch.disk_ok, ..GrantUse::default() }, now);
         self.offer_commit();
     }
 }

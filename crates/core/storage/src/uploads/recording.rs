@@ -96,7 +96,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         upload.recording = None;
         upload.offered_bytes = 0;
-        self.withdraw(job_of(id));
+        self.offers.withdraw(job_of(id));
     }
 
     /// Tells where a recording is written, if that is far from where it was.
@@ -107,8 +107,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         };
         if position != u64::MAX && position.abs_diff(recording.placed_position) >= limits::RECORDING_PLACE_BYTES {
             recording.placed_position = position;
-            let reservation = recording.terms.reservation;
-            self.messages.push_back(StoreMessage::Placed { disk: self.disk, reservation, position });
+            self.offers.place(recording.terms.reservation, position);
         }
     }
 }
