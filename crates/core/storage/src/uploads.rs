@@ -401,6 +401,12 @@ impl<F: UploadFile, R> Uploads<F, R> {
         if late { Granted::Late } else { Granted::Unused }
     }
 
+    /// True while a grant is in use: its work is not reported done.
+    #[must_use]
+    pub const fn has_grant(&self) -> bool {
+        self.offers.has_grant()
+    }
+
     /// The piece of work is done.
     pub fn chore_done(&mut self, now: Nanos) {
         self.offers.done(GrantUse::default(), now);

@@ -44,13 +44,19 @@ impl UploadBuffers {
         let own = chunks.saturating_mul(UPLOADS_PER_CHUNK);
         let count = own.saturating_mul(2);
         let pool = LeasePool::with_leases_of(ByteCount(UPLOAD_BUFFER_BYTES), count)?;
-        Ok(Self { pool, own: Arc::new(Semaphore::new(own)), shared: Arc::new(Semaphore::new(count - own)) })
+        Ok(Self::of(pool, own, count - own))
     }
 
     /// Memory of `chunks` chunks for recordings, each of which has all of its memory for itself.
     pub fn for_recordings(chunks: usize) -> io::Result<Self> {
         let pool = LeasePool::new(chunks)?;
-        Ok(Self { pool, own: Arc::new(Semaphore::new(chunks)), shared: Arc::new(Semaphore::new(0)) })
+        Ok(Self::of(pool, chunks, 0))
+    }
+
+    /// Buffers of `pool`, so many of them for uploads' own, and so many that they share.
+    fn of(pool: LeasePool, own: usize, shared: usize) -> Self {
+        assert!(pool.count() == own + shared, "a permit always finds a buffer");
+        Self { pool, own: Arc::new(Semaphore::new(own)), shared: Arc::new(Semaphore::new(shared)) }
     }
 
     /// Buffers for one upload: `own` of them for itself, and of those that are shared as many as make up `most`.
@@ -58,6 +64,8 @@ impl UploadBuffers {
     /// # Errors
     /// [`StoreError::UploadMemory`] if the uploads under way have all of these.
     pub fn share(&self, own: u32, most: u32) -> Result<Arc<BufferShare>, StoreError> {
+        debug_assert!(own > 0, "an upload continues with a buffer of its own, however slow the others are");
+        debug_assert!(own <= most, "its own buffers are part of the most it has");
         let permit = Arc::clone(&self.own).try_acquire_many_owned(own).map_err(|_| StoreError::UploadMemory)?;
         let (own, most) = (index(own.into()), index(most.into()));
         let held = Mutex::default();
@@ -141,6 +149,7 @@ impl Drop for BufferPlace {
         held.count -= 1;
         drop(held.shared.pop());
         debug_assert!(held.shared.len() <= held.count, "shared buffers go back first");
+        debug_assert!(held.count - held.shared.len() <= self.0.own, "a buffer beyond its own keeps its permit");
         drop(held);
         self.0.returned.notify_one();
     }

@@ -60,6 +60,13 @@ impl StoreBuilder {
     pub fn join(&mut self, disks: Vec<DiskHandle>, roots: &[(usize, usize)], group: Arc<dyn DiskGroup>) {
         let first = self.0.disks.len();
         self.0.disks.extend(disks);
+        let are_in_order =
+            self.0.disks.iter().enumerate().skip(first).all(|(at, disk)| usize::from(disk.shared.id.0) == at);
+        assert!(are_in_order, "a disk is found by its identifier: the number with which it joined");
+        assert!(
+            roots.iter().all(|(disk, _)| first + disk < self.0.disks.len()),
+            "a root lies on a disk that joins with it"
+        );
         self.0.roots.extend(roots.iter().map(|(disk, root)| (first + disk, *root)));
         self.0.groups.push(group);
     }

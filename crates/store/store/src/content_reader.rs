@@ -47,11 +47,14 @@ impl<'a, R: FnMut(&ContentFile, u64, &mut [u8]) -> io::Result<usize>> ContentRea
     pub fn read_copy(&mut self, copy: usize, offset: u64, buf: &mut [u8]) -> io::Result<usize> {
         let skip = offset % limits::DIRECT_ALIGN;
         let Some(piece) = self.layout.piece(copy, offset - skip, count(WINDOW_BYTES)) else { return Ok(0) };
+        debug_assert!(piece.length <= count(WINDOW_BYTES), "a piece is no longer than it was asked for");
         let wanted = index(piece.length.saturating_sub(skip)).min(buf.len());
         let length = (index(skip) + wanted).next_multiple_of(index(limits::DIRECT_ALIGN));
         let window = &mut self.memory.bytes_mut()[..length];
         let file = &self.layout.files()[usize::from(piece.file)];
-        let given = (self.read)(file, piece.offset, &mut *window)?.saturating_sub(index(skip)).min(wanted);
+        let read = (self.read)(file, piece.offset, &mut *window)?;
+        debug_assert!(read <= window.len(), "a read fills its window at most");
+        let given = read.saturating_sub(index(skip)).min(wanted);
         buf[..given].copy_from_slice(&window[index(skip)..index(skip) + given]);
         Ok(given)
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kernel::clock::monotonic;
 use storage::grant::Grant;
 use storage::uploads::{Granted, UploadFile, Uploads};
-use units::{Nanos, UploadId};
+use units::{Nanos, UploadId, limits};
 
 use crate::StoreError;
 use crate::grants::GrantPort;
@@ -132,6 +132,12 @@ impl<B: Backend> DiskThread<B> {
             Granted::Unused => self.shared.stats.grants_unused.add(1),
             Granted::Write { upload, offset, bytes } => {
                 debug_assert!(bytes <= grant.bytes_max, "no more is written than granted");
+                debug_assert!(
+                    bytes > 0
+                        && bytes.is_multiple_of(limits::DIRECT_ALIGN)
+                        && offset.is_multiple_of(limits::DIRECT_ALIGN),
+                    "a direct write takes it"
+                );
                 self.backend.write(upload, offset, bytes, grant.until);
             }
             Granted::Commit => {
@@ -143,6 +149,10 @@ impl<B: Backend> DiskThread<B> {
                 self.backend.uploads().chore_done(monotonic());
             }
         }
+        debug_assert!(
+            !self.backend.uploads().has_grant(),
+            "the schedule gives the next grant when this one is answered"
+        );
     }
 
     /// For how long it may sleep: until its messages are tried again, or a block of a recording is due.

@@ -218,6 +218,7 @@ impl Entry {
 
     /// Adds the entry of a later root under the same name: a folder of several roots is as new as the newest of them.
     pub fn merge(&mut self, later: &Self) {
+        debug_assert!(self.name == later.name, "the entry of a later root under the same name");
         if self.kind == NameKind::Directory && later.kind == NameKind::Directory {
             self.modified = self.modified.max(later.modified);
         }

@@ -150,6 +150,7 @@ impl EventSender {
     pub fn listen(&self, listener: EventListener) {
         let mut state = lock(&self.0);
         state.waiting.drain(..).for_each(&listener);
+        debug_assert!(state.waiting.is_empty(), "events come in their order");
         state.listener = Some(listener);
     }
 
@@ -163,6 +164,7 @@ impl EventSender {
                     state.waiting.pop_front();
                 }
                 state.waiting.push_back(event);
+                debug_assert!(state.waiting.len() <= WAITING_MAX, "events wait in bounded memory");
             }
         }
     }

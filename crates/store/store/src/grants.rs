@@ -88,6 +88,14 @@ pub struct Ungoverned {
     nap: Arc<Nap>,
 }
 
+/// The most bytes that a grant of this offer lets be written.
+fn bytes_of(offer: &Offer) -> u64 {
+    match offer.work {
+        StoreWork::Write { bytes, .. } => bytes.min(limits::RUN_BYTES_MAX),
+        StoreWork::Commit { .. } | StoreWork::Probe { .. } => 0,
+    }
+}
+
 /// A wait that can be ended by others.
 #[derive(Debug, Default)]
 struct Nap {
@@ -102,13 +110,20 @@ impl GrantPort for Ungoverned {
     fn send(&mut self, message: StoreMessage) -> bool {
         match message {
             StoreMessage::Offer(offer) => {
+                debug_assert!(!matches!(offer.work, StoreWork::Write { bytes: 0, .. }), "a write has bytes");
                 self.offers.retain(|old| old.job != offer.job);
                 self.offers.push_back(offer);
             }
             StoreMessage::Placed { .. } => {}
             StoreMessage::Withdraw { job, .. } => self.offers.retain(|old| old.job != job),
             StoreMessage::Done(done) => {
-                debug_assert!(self.granted.is_none_or(|offer| offer.job == done.job), "the granted job is done");
+                debug_assert!(self.granted.is_some_and(|offer| offer.job == done.job), "the granted job is done");
+                debug_assert!(done.started <= done.ended, "a grant ends after it began");
+                let granted = self.granted.map_or(0, |offer| bytes_of(&offer));
+                debug_assert!(
+                    !matches!(self.granted, Some(Offer { work: StoreWork::Write { .. }, .. })) || done.bytes <= granted,
+                    "no more is written than granted"
+                );
                 if let Some(mut offer) = self.granted.take()
                     && done.ready_bytes > 0
                     && !self.offers.iter().any(|other| other.job == offer.job)
@@ -131,10 +146,7 @@ impl GrantPort for Ungoverned {
         Some(Grant {
             disk: offer.disk,
             job: offer.job,
-            bytes_max: match offer.work {
-                StoreWork::Write { bytes, .. } => bytes.min(limits::RUN_BYTES_MAX),
-                StoreWork::Commit { .. } | StoreWork::Probe { .. } => 0,
-            },
+            bytes_max: bytes_of(&offer),
             until: monotonic().saturating_add(GRANT_SPAN),
         })
     }

@@ -7,13 +7,15 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use storage::leftover::hidden_name;
+use storage::leftover::{hidden_name, leftover};
 
 /// A hidden name that no other item has; `own` is its name if it is to be found after a crash.
 #[must_use]
 pub fn next_hidden_name(own: Option<&str>) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    hidden_name(our_run(), NEXT.fetch_add(1, Ordering::Relaxed), own)
+    let name = hidden_name(our_run(), NEXT.fetch_add(1, Ordering::Relaxed), own);
+    debug_assert!(leftover(&name, our_run()).is_none(), "this run would take its own item for one that a crash left");
+    name
 }
 
 /// Name of this run in hidden names. Not the process alone: in a container that is the same after a crash.

@@ -146,6 +146,7 @@ impl Index {
                 let gathered = self.changed.wait_timeout_while(state, SAVE_DELAY, |state| !state.closed);
                 state = gathered.unwrap_or_else(PoisonError::into_inner).0;
             }
+            debug_assert!(!state.saving, "one thread saves");
             let entries = state.unsaved.then(|| entries_of(&state));
             state.unsaved = false;
             state.saving = entries.is_some();

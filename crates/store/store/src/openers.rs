@@ -28,6 +28,7 @@ impl<T: Send + 'static> Openers<T> {
         threads: usize,
         perform: impl Fn(T) + Clone + Send + 'static,
     ) -> io::Result<Self> {
+        assert!(threads > 0, "an operation is taken by a thread");
         let (sender, receiver) = mpsc::sync_channel(OPERATIONS_MAX);
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..threads {

@@ -117,7 +117,12 @@ impl ContentPath {
         Ok(self.with(name))
     }
 
+    /// The path of a name that was checked, or made by this program.
     fn with(&self, name: &str) -> Self {
+        assert!(!name.is_empty() && !name.contains(['/', '\0']), "a name would lead to another folder");
+        assert!(name != "." && name != "..", "a name would lead out of its folder");
+        debug_assert!(name.len() <= COMPONENT_BYTES_MAX, "no file system takes the name");
+        debug_assert!(self.components.len() < COMPONENTS_MAX, "the path is deeper than any");
         let mut components = self.components.clone();
         components.push(name.to_owned());
         Self { components }
@@ -149,10 +154,7 @@ impl ContentPath {
     /// A hidden path in the same folder, which no other has: for an item that gets this path when it is whole.
     #[must_use]
     pub fn hidden_beside(&self) -> Self {
-        let mut components = self.components.clone();
-        components.pop();
-        components.push(next_hidden_name(None));
-        Self { components }
+        self.split().map_or_else(Self::default, |(folder, _)| folder).with(&next_hidden_name(None))
     }
 
     /// The names, from the root on.

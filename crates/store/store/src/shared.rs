@@ -135,7 +135,10 @@ impl DiskShared {
 
     /// The handle of an upload is gone; `rest` had come last.
     pub fn abort(&self, upload: UploadId, rest: Option<Chunk>) {
-        lock(&self.aborted).push((upload, rest));
+        let mut aborted = lock(&self.aborted);
+        debug_assert!(aborted.iter().all(|(other, _)| *other != upload), "an upload has one handle");
+        aborted.push((upload, rest));
+        drop(aborted);
         self.wake();
     }
 

@@ -82,6 +82,7 @@ impl Store {
 
     /// Counts `bytes` of a content read from `disk` and sent: volumes keep count of the contents read most.
     pub fn note_read(&self, disk: DiskId, name: &str, bytes: u64) {
+        debug_assert!(usize::from(disk.0) < self.0.disks.len(), "a content was read from a disk of the store");
         let has_disk = |group: &&Arc<dyn DiskGroup>| group.disks().iter().any(|(id, ..)| *id == disk);
         if let Some(group) = self.0.groups.iter().find(has_disk) {
             group.note_read(name, bytes);
@@ -171,6 +172,7 @@ impl Store {
                 if first.len() > count {
                     first.pop_last();
                 }
+                debug_assert!(first.len() <= count, "a part takes no more memory than its names");
             }
             wanted.last = first.last_key_value().filter(|_| first.len() == count).map(|(name, _)| name.clone());
             Ok(())
@@ -232,6 +234,8 @@ impl Store {
                 placements.extend(is_alone.then_some(WrittenDisks::one(disk)));
             }
         }
+        debug_assert!(!placements.is_empty(), "an upload that may go nowhere has an error");
+        debug_assert!(placements.iter().all(|place| place.iter().next().is_some()), "a place has a disk");
         Ok(placements)
     }
 
@@ -332,6 +336,7 @@ impl Store {
     /// comes first, so that the visible item stays as it is if that fails. A folder that a content hides stays, and so does a content
     /// that a folder hides.
     async fn remove_hidden(&self, first: usize, path: &ContentPath, kind: NameKind) -> Result<(), StoreError> {
+        debug_assert!(first < self.0.roots.len(), "the root with the visible item is one of them");
         for number in (first + 1..self.0.roots.len()).rev() {
             match self.remove_from(number, path, kind, &Precondition::None).await {
                 Err(StoreError::IsDirectory) => {}

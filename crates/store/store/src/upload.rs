@@ -87,6 +87,7 @@ impl Upload {
         let (path, length) = (request.path, request.length);
         let begun = disk.call(|reply| Operation::Begin { root, path, terms, reply }).await?;
         let (disk, received_bytes) = (disk.clone(), begun.begun_with);
+        debug_assert!(received_bytes.is_multiple_of(limits::DIRECT_ALIGN), "an upload resumes at a whole direct write");
         let cut = recording.map(|recording| (recording.place, recording.place.next(monotonic())));
         Ok(Self { disk, begun, buffers, progress, length, received_bytes, cut, _home: home })
     }
@@ -136,6 +137,10 @@ impl Upload {
                 self.hand_over().await?;
             }
         }
+        debug_assert!(
+            self.length.is_none_or(|length| self.received_bytes <= length),
+            "bytes beyond the announced length"
+        );
         Ok(())
     }
 
@@ -190,6 +195,7 @@ impl Upload {
             let turn = self.disk.place().await?;
             if let Some(mut chunk) = self.begun.filling.take() {
                 if let Some(rest) = &mut rest {
+                    debug_assert!(rest.filled == 0, "a leased chunk is empty");
                     rest.filled = filled - whole;
                     rest.lease[..rest.filled].copy_from_slice(&chunk.lease[whole..filled]);
                 }
@@ -199,6 +205,10 @@ impl Upload {
             }
             self.begun.filling = rest;
         }
+        debug_assert!(
+            self.begun.filling.as_ref().is_none_or(|chunk| whole == 0 || count(chunk.filled) < limits::DIRECT_ALIGN),
+            "all of a block that is due was handed over but for a part of a direct write"
+        );
         self.cut = Some((place, place.next(monotonic())));
         Ok(())
     }
@@ -231,6 +241,10 @@ impl Upload {
     async fn hand_over(&mut self) -> Result<(), StoreError> {
         let place = self.disk.place().await?;
         if let Some(chunk) = self.begun.filling.take() {
+            debug_assert!(
+                chunk.filled > 0 && count(chunk.filled).is_multiple_of(limits::DIRECT_ALIGN),
+                "only an upload's last chunk ends within a direct write"
+            );
             place.send(Operation::Append { upload: self.begun.id, chunk });
             self.disk.shared.wake();
         }

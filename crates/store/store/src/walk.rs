@@ -148,6 +148,10 @@ impl<H> Default for WalkState<H> {
 impl<H: Clone> WalkState<H> {
     /// Walks through another folder. Not again through one that was met.
     pub fn begin(&mut self, folder: H, id: Option<FileId>) {
+        debug_assert!(
+            self.levels.is_empty() && self.entering.is_none(),
+            "a folder is walked to its end before the next"
+        );
         if id.is_none_or(|id| self.met.insert(id)) {
             self.levels.push(Level { folder, path: PathBuf::new(), items: Vec::new().into_iter(), is_read: false });
         }
@@ -179,6 +183,7 @@ impl<H: Clone> WalkState<H> {
             self.levels.clear();
             return Some(Err(WalkError { path, why: StoreError::TooManyNames(MET_MAX) }));
         }
+        debug_assert!(self.entering.is_none(), "a folder is entered before the item behind it is looked at");
         let kind = match item.kind {
             Err(why) => return Some(Err(WalkError { path, why })),
             Ok(ItemKind::Other) => WalkedKind::Other,
@@ -203,6 +208,8 @@ impl<H: Clone> WalkState<H> {
     /// The answer to [`WalkStep::Read`].
     pub fn was_read(&mut self, page: Result<(H, Vec<FolderItem>), StoreError>) -> Option<WalkError> {
         let level = self.levels.last_mut()?;
+        debug_assert!(self.entering.is_none(), "a folder is entered before the next page of the one above");
+        debug_assert!(level.items.len() == 0 && !level.is_read, "names of the page before would be lost");
         match page {
             Ok((folder, items)) => {
                 level.is_read = items.is_empty();
@@ -223,6 +230,7 @@ impl<H: Clone> WalkState<H> {
         match folder {
             Ok(folder) => {
                 self.levels.push(Level { folder, path, items: Vec::new().into_iter(), is_read: false });
+                debug_assert!(self.levels.len() <= COMPONENTS_MAX, "memory for a page of each folder on the path");
                 None
             }
             // Another process removed it meanwhile.

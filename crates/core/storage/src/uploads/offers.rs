@@ -76,6 +76,11 @@ impl Offers {
         self.messages.push_back(StoreMessage::Placed { disk: self.disk, reservation, position });
     }
 
+    /// True while a grant is in use.
+    pub(super) const fn has_grant(&self) -> bool {
+        self.in_use.is_some()
+    }
+
     /// A grant has come for a job.
     pub(super) fn begin_grant(&mut self, job: JobId, now: Nanos) {
         debug_assert!(self.in_use.is_none(), "a disk has one grant out");
