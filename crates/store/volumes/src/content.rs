@@ -138,9 +138,11 @@ impl Members {
                 };
                 let offset = volume.members().areas(place.member).payload(place.unit);
                 let length = volume.unit_bytes().min(stored_bytes(content.length) - logical);
+                debug_assert!(length > 0, "a part has bytes");
                 runs.push(Unit { logical, length, file, offset });
                 logical += length;
             }
+            debug_assert!(logical == stored_bytes(content.length), "the parts hold the content and its tail");
         }
         if files.is_empty() {
             // A content without bytes lies nowhere; it is on some disk all the same.

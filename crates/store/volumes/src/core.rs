@@ -80,13 +80,17 @@ impl Core {
         self.carry_out();
         lost.into_iter().for_each(|number| self.fail(UploadId(number), error));
         self.upkeep.leave_out(member, &mut self.live);
+        debug_assert!(!self.live.takes_writes(member), "a disk that failed gets no more writes");
+        debug_assert!(self.drafts.written_by(member).is_empty(), "an upload would wait for a disk that is out");
         self.begin_write_set();
+        self.live.assert_sound();
     }
 
     /// Disks have other states: durably so before anything else is acknowledged.
     pub(super) fn write_superblocks(&mut self, steps: impl IntoIterator<Item = Vec<DiskWrite>>) {
         self.live.write_sets.write_superblocks(steps);
         self.begin_write_set();
+        self.live.assert_sound();
     }
 
     /// True if the volume uses the disk no more.
@@ -103,6 +107,8 @@ impl Core {
         for waiter in self.live.write_sets.give_up() {
             waiter.answer(Err(StoreError::Closed), &self.live.front);
         }
+        debug_assert!(self.live.write_sets.waiting().next().is_none(), "each client has its answer");
+        debug_assert!(!self.live.has_write_set(), "nothing is written any more");
     }
 
     /// See [`VolumeUpkeep::begin`].
@@ -115,6 +121,8 @@ impl Core {
         let is_idle = self.open.is_empty() && self.upload_count() == 0;
         let Self { live, open, drafts, resting, upkeep, .. } = self;
         upkeep.turn(&mut ClientUse { open, drafts, resting, is_idle }, live);
+        live.assert_sound();
+        upkeep.assert_sound(live);
     }
 
     /// See [`VolumeUpkeep::fill_disks`].

@@ -52,6 +52,7 @@ impl Core {
         let states: Vec<_> = members.map(|member| self.disk_state(member)).collect();
         let is_start = self.live.health.reported.is_empty();
         let before = std::mem::replace(&mut self.live.health.reported, states.clone());
+        debug_assert!(before.len() <= states.len(), "a number of a disk is never given up");
         for (member, state) in (0u8..).map(MemberId).zip(states) {
             let old = before.get(member.index()).copied();
             if old == Some(state) {

@@ -77,6 +77,10 @@ impl VolumeDisks {
     /// A disk refuses a write.
     pub fn write_steps(&self, steps: &[Vec<DiskWrite>]) -> Result<(), VolumeDiskError> {
         for step in steps {
+            debug_assert!(
+                step.iter().all(|write| write.position.is_multiple_of(volume::BLOCK_BYTES)),
+                "a step is written in whole blocks"
+            );
             step.iter().try_for_each(|write| self.write(write))?;
             let members: BTreeSet<_> = step.iter().map(|write| write.member).collect();
             members.into_iter().try_for_each(|member| self.flush(member))?;

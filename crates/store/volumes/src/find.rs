@@ -124,7 +124,9 @@ impl FoundDisks {
     /// by their numbers, the paths of those that are away, and the notices about them.
     pub(super) fn settle(self, volume: &mut Volume) -> Result<SettledDisks, VolumeDiskError> {
         let Self { given, identified, unusable, stale } = self;
+        debug_assert!(given.0.iter().all(Option::is_some), "each disk that was given is one of the volume's");
         let disks = given.in_order(&identified);
+        debug_assert!(disks.0.len() == volume.superblock().members.len(), "each disk lies at its number");
         let mut settled = SettledDisks { disks, away: Vec::new(), notices: Vec::new() };
         settled.disks.write_steps(&identified.even_superblocks(volume.members()))?;
         let is_stale = |member: &MemberId| stale.iter().any(|(_, other)| other == member);
@@ -189,6 +191,7 @@ impl SettledDisks {
         }
         match volume.put_in(member, disk.size) {
             Ok(steps) => {
+                debug_assert!(self.disks.0[member.index()].is_none(), "a disk that is back comes into its empty place");
                 self.disks.0[member.index()] = Some(disk);
                 self.disks.write_steps(&steps)?;
                 let message = format!(

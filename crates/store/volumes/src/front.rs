@@ -65,6 +65,7 @@ fn page<'a>(volume: &'a Volume, folder: &ListedFolder) -> (Vec<ListedName<'a>>, 
         let (mut listed, behind) = volume.page(&folder.prefix, &next, PAGE_NAMES);
         let is_end = listed.is_empty();
         listed.retain(|one| !one.name().starts_with(leftover::PREFIX));
+        debug_assert!(is_end || next < behind, "each name is given once");
         next = behind;
         if is_end || !listed.is_empty() {
             return (listed, next);

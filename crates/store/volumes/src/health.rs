@@ -100,6 +100,10 @@ impl VolumeHealth {
     pub(super) fn note_unwritten(&mut self, member: MemberId) {
         self.note_wrong_copy(member);
         self.unwritten.insert(member);
+        debug_assert!(
+            self.unwritten.iter().all(|disk| self.wrong_copies(*disk) > 0),
+            "a copy that stays wrong was counted"
+        );
     }
 
     /// All copies on the disk are written anew.

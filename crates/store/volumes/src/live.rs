@@ -116,9 +116,10 @@ impl Members {
 
     /// Gives a task to a disk's thread.
     pub(super) fn tell(&mut self, member: MemberId, task: Task) {
-        if let Some(member) = self.there.get_mut(member.index()).and_then(Option::as_mut) {
-            member.inbox.push_back(task);
-            member.shared.wake();
+        if let Some(there) = self.there.get_mut(member.index()).and_then(Option::as_mut) {
+            debug_assert!(there.member == member, "a disk lies at its number");
+            there.inbox.push_back(task);
+            there.shared.wake();
         }
     }
 
@@ -151,8 +152,42 @@ impl LiveVolume {
             return;
         }
         for member in self.write_sets.begin(&mut self.volume) {
+            debug_assert!(self.members.get(member).is_some(), "a set would wait for a disk without a thread");
             self.members.tell(member, Task::Share);
         }
+    }
+
+    /// Checks the disks' threads against the volume, in builds with debug assertions.
+    pub(super) fn assert_sound(&self) {
+        // The threads end at different times.
+        if self.closed {
+            return;
+        }
+        let (count, members) = (self.volume.superblock().members.len(), &self.members);
+        debug_assert!(members.there.len() == count, "a place for each disk");
+        debug_assert!(members.named.len() == count, "a name for each disk");
+        debug_assert!(
+            (0u8..)
+                .zip(&members.there)
+                .all(|(at, there)| there.as_ref().is_none_or(|there| there.member == MemberId(at))),
+            "a disk lies at its number"
+        );
+        debug_assert!(
+            members.vacant.keys().all(|place| members.get(*place).is_none()),
+            "a place with a disk in it is not vacant"
+        );
+        debug_assert!(members.vacant.keys().all(|place| place.index() <= count), "one place is spare");
+        debug_assert!(
+            (0u8..)
+                .map(MemberId)
+                .take(count)
+                .all(|member| !self.volume.is_readable(member) || members.get(member).is_some()),
+            "a disk that is read has a thread"
+        );
+        debug_assert!(
+            self.durable_generation() <= self.volume.superblock().generation,
+            "a superblock is durable that the volume has not made"
+        );
     }
 
     /// True if disks' states are being made durable.

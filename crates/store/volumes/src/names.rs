@@ -100,6 +100,12 @@ pub(super) fn remove_leftovers(volume: &mut Volume) -> Result<(), VolumeError> {
         trees.extend(hidden(name));
         next = volume.content_behind(name);
     }
+    debug_assert!(
+        trees.iter().all(|tree| !trees
+            .iter()
+            .any(|other| tree.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('/')))),
+        "a tree in another would be gone before its turn"
+    );
     for tree in trees {
         match volume.remove_tree(&tree) {
             Err(VolumeError::NotAFolder) => volume.remove(&tree)?,

@@ -61,6 +61,7 @@ pub(super) struct FailedParts {
 
 impl FailedParts {
     fn new(unit_bytes: u64, parts: usize) -> Self {
+        debug_assert!(unit_bytes.is_power_of_two(), "a volume's units");
         Self { unit_bytes, parts: (0..parts.div_ceil(64)).map(|_| AtomicU64::new(0)).collect() }
     }
 
@@ -137,6 +138,10 @@ impl OpenContents {
         (layout, disks): (ContentLayout, DisksRead),
         table: Arc<ChecksumTable>,
     ) -> Arc<Content> {
+        debug_assert!(
+            u64::try_from(table.len()) == Ok(stored.length.div_ceil(volume::CHECKED_BYTES as u64)),
+            "a stream verifies every byte of the content"
+        );
         let version = ContentVersion(self.next_version.fetch_add(1, Ordering::Relaxed));
         self.remember(stored.generation, &table);
         self.let_go();
@@ -148,6 +153,7 @@ impl OpenContents {
         let failed = Arc::clone(&open.failed);
         let checksums: Option<Box<dyn BlockChecksums>> = Some(Box::new(TableOfContent { table, failed }));
         let content = Arc::new(Content { version, size: stored.length, layout, watched: None, checksums });
+        debug_assert!(open.failed.unit_bytes == unit_bytes, "parts of a content are as long as units of its volume");
         open.readers.push(OpenLayout { content: Arc::downgrade(&content), _stored: Arc::clone(stored), disks });
         content
     }

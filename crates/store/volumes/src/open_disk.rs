@@ -14,7 +14,7 @@ use kernel::aligned::AlignedBlock;
 use kernel::exclusive::{self, Purpose};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
-use store::buffers::index;
+use store::buffers::{count, index};
 use volume::{BLOCK_BYTES, VolumeOpenError};
 
 /// Reason for which a volume cannot be served.
@@ -151,6 +151,10 @@ impl OpenDisk {
     /// # Errors
     /// The system's.
     pub fn read_at(&self, position: u64, buffer: &mut [u8]) -> io::Result<()> {
+        debug_assert!(
+            position.is_multiple_of(BLOCK_BYTES) && buffer.len().is_multiple_of(index(BLOCK_BYTES)),
+            "a direct read takes whole blocks"
+        );
         let mut block = AlignedBlock::zeroed(buffer.len().min(TRANSFER_BYTES));
         for (piece, at) in buffer.chunks_mut(TRANSFER_BYTES).zip((position..).step_by(TRANSFER_BYTES)) {
             let aligned = &mut block.bytes_mut()[..piece.len()];
@@ -161,6 +165,11 @@ impl OpenDisk {
     }
 
     pub(crate) fn write_at(&self, position: u64, bytes: &[u8]) -> Result<(), VolumeDiskError> {
+        assert!(position + count(bytes.len()) <= self.size, "a write beyond the disk");
+        debug_assert!(
+            position.is_multiple_of(BLOCK_BYTES) && bytes.len().is_multiple_of(index(BLOCK_BYTES)),
+            "a direct write takes whole blocks"
+        );
         let failed = |source| VolumeDiskError::Write { path: self.path.clone(), source };
         let mut pieces = bytes.chunks(TRANSFER_BYTES).zip((position..).step_by(TRANSFER_BYTES));
         pieces.try_for_each(|(piece, at)| self.file.write_all_at(AlignedBlock::new(piece).bytes(), at)).map_err(failed)

@@ -112,6 +112,7 @@ impl UploadPart {
                 break;
             }
             let end = block.len().min(skip + (bytes - length));
+            debug_assert!(skip < end, "a piece of a run has bytes");
             slices.push(&block.bytes()[index(skip)..index(end)]);
             length += end - skip;
             skip = 0;
@@ -120,6 +121,7 @@ impl UploadPart {
     }
 
     fn let_go(&mut self, mut bytes: u64) {
+        debug_assert!(bytes.is_multiple_of(limits::DIRECT_ALIGN), "the next write would begin within a block");
         bytes += std::mem::take(&mut self.within);
         while let Some(first) = self.blocks.front() {
             if bytes < first.len() {
@@ -136,6 +138,7 @@ impl UploadPart {
 
 impl UploadFile for UploadPart {
     fn run_at(&self, offset: u64) -> (u64, u64) {
+        debug_assert!(offset >= self.gone, "blocks that are written are gone");
         let mut start = self.gone;
         for (nth, block) in self.blocks.iter().enumerate() {
             if offset < start + block.len() {

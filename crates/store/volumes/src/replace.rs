@@ -179,6 +179,9 @@ impl Core {
         shared: &Arc<DiskShared>,
         steps: impl IntoIterator<Item = Vec<DiskWrite>>,
     ) {
+        debug_assert!(self.live.members.get(member).is_none(), "a disk comes into a vacant place");
+        debug_assert!(!self.live.members.vacant.contains_key(&member), "its place was taken");
+        debug_assert!(self.live.volume.is_writable(member), "the disk gets its superblocks first");
         self.live.health.failures.remove(&member);
         shared.rename(name_of(&new));
         let count = self.live.volume.superblock().members.len();

@@ -17,12 +17,18 @@ pub(super) struct RestingUploads(BTreeMap<String, (OnBreak, Draft)>);
 impl RestingUploads {
     /// Keeps it, in place of another one of the same name.
     pub(super) fn keep(&mut self, volume: &mut Volume, name: String, on_break: OnBreak, draft: Draft) {
+        debug_assert!(matches!(on_break, OnBreak::Resume(_)), "no other upload is continued");
+        debug_assert!(
+            draft.length() > 0 && draft.length().is_multiple_of(limits::DIRECT_ALIGN),
+            "an upload resumes at a whole direct write"
+        );
         if self.0.len() >= limits::UPLOADS_MAX {
             self.let_go(volume);
         }
         if let Some((_, older)) = self.0.insert(name, (on_break, draft)) {
             volume.abandon(older);
         }
+        debug_assert!(self.0.len() <= limits::UPLOADS_MAX, "resting uploads are bounded");
     }
 
     /// The bytes that an upload continues; those of another version are let go.

@@ -8,6 +8,7 @@ use kernel::aligned::AlignedBlock;
 use rustix::io::pread;
 
 use store::buffers::count;
+use units::limits;
 
 /// A small read, for the disk's thread.
 #[derive(Debug)]
@@ -25,6 +26,7 @@ impl SmallRead {
         length: usize,
         reply: SyncSender<io::Result<(AlignedBlock, usize)>>,
     ) -> Self {
+        debug_assert!(position.is_multiple_of(limits::DIRECT_ALIGN), "a direct read begins at a whole block");
         Self { file, position, length, reply }
     }
 

@@ -78,6 +78,7 @@ impl OpenVolume {
             }
             places.push(front_handle.take_if(|_| id == front_id).unwrap_or_else(|| DiskHandle::new(own).0));
         }
+        debug_assert!(front_handle.is_none(), "the front has the place of the first disk that is there");
         let contents = OpenContents::new(Arc::clone(&common.versions));
         let core = Core::new(
             self.volume,

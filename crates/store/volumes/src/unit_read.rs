@@ -48,6 +48,14 @@ impl UnitRead {
         (place, areas): (UnitPlace, Areas),
         payload_bytes: u64,
     ) -> Self {
+        debug_assert!(
+            usize::try_from(part).is_ok_and(|part| part < content.parts.len()),
+            "a unit of a part that the content has"
+        );
+        debug_assert!(
+            0 < payload_bytes && payload_bytes <= areas.unit_bytes,
+            "a unit holds at least a byte, and its payload"
+        );
         Self {
             copy,
             content,
@@ -81,6 +89,11 @@ impl UnitRead {
     pub(super) fn read(&mut self, file: BorrowedFd<'_>, mut may_begin: impl FnMut() -> bool) -> Result<(), Errno> {
         let end = self.done + self.next_run().1;
         debug_assert!(end <= self.total(), "a run ends with the payload");
+        debug_assert!(self.done < end, "a unit that was read whole is not read on");
+        debug_assert!(
+            self.done <= BLOCK_BYTES || self.table.is_some(),
+            "payload behind a header that is another part's"
+        );
         while self.done < end && may_begin() {
             let (position, run) = self.run_at(self.done);
             let length = index(run.min(end - self.done).min(limits::PIECE_BYTES_MAX));

@@ -88,6 +88,7 @@ impl VolumeUpkeep {
             live.volume.begin_balance().map_err(|error| live.error(error))?;
         }
         let total = ByteCount(live.volume.contents().map(|(_, content)| content.length).sum());
+        debug_assert!(self.run.is_none(), "one upkeep is under way");
         self.run = Some(UpkeepRun::new(upkeep, total));
         live.front.wake();
         Ok(())
@@ -212,6 +213,8 @@ impl VolumeUpkeep {
 
     fn begin_copy(&mut self, id: UploadId, owner: CopyOwner, (name, content, task): MendTask, live: &mut LiveVolume) {
         let (source, was_written, away) = (None, false, Vec::new());
+        debug_assert!(self.copying.is_none(), "the memory of one unit is used");
+        debug_assert!(!task.sources.is_empty(), "a copy is made from another");
         self.copying = Some(CopyUnderWay { id, owner, name, content, task, source, was_written, away });
         self.read_source(0, live);
     }
@@ -285,6 +288,10 @@ impl VolumeUpkeep {
         let Some(target) = self.copying.as_ref().map(|copying| copying.task.target) else { return };
         let takes_writes = live.takes_writes(target.member);
         let Some(copying) = &mut self.copying else { return };
+        debug_assert!(
+            copying.source.is_some_and(|source| copying.task.sources[source] != target),
+            "a copy is written from another one that was just read"
+        );
         copying.source = None;
         if !takes_writes {
             return self.end_copy(CopyVerdict::Unwritten, live);
@@ -456,6 +463,10 @@ impl VolumeUpkeep {
         }
         let unused = run.copies.iter().chain(run.tasks.iter().filter_map(|task| task.new_copy.as_ref()));
         unused.for_each(|copy| live.volume.give_back(copy.to));
+        debug_assert!(
+            run.report.written >= count(run.copies.len()) && run.report.moved >= count(run.copies.len()),
+            "a copy that is not entered was counted as written"
+        );
         run.report.written -= count(run.copies.len());
         run.report.moved -= count(run.copies.len());
         let failed = outcome.err().map(|error| live.error(error));
@@ -524,6 +535,38 @@ impl VolumeUpkeep {
     /// No grant will come any more.
     pub(super) fn give_up(&mut self) {
         (self.run, self.undurable, self.copying) = (None, None, None);
+    }
+
+    /// Checks the copy under way and the upkeep that it is of, in builds with debug assertions.
+    pub(super) fn assert_sound(&self, live: &LiveVolume) {
+        if let Some(CopyUnderWay { task, source, owner, was_written, .. }) = &self.copying {
+            debug_assert!(source.is_none_or(|source| source < task.sources.len()), "a source of the copy is read");
+            debug_assert!(
+                *owner == CopyOwner::Mending || self.run.is_some(),
+                "an upkeep that ended has no copy under way"
+            );
+            debug_assert!(
+                task.new_copy.is_none_or(|copy| copy.to == task.target),
+                "the unit that was taken is written"
+            );
+            debug_assert!(!was_written || task.new_copy.is_none(), "a copy in a new unit counts when it is written");
+        }
+        let Some(run) = &self.run else { return };
+        debug_assert!(run.content.is_some() || run.tasks.is_empty(), "tasks are of the content that is looked after");
+        debug_assert!(run.content.is_some() || run.copies.is_empty(), "copies are entered with their content");
+        debug_assert!(!run.is_through || run.content.is_none(), "every content was looked after");
+        debug_assert!(
+            run.content.as_ref().is_none_or(|content| index(u64::from(run.next_part)) <= content.parts.len()),
+            "the next part is one of the content's"
+        );
+        debug_assert!(
+            !matches!(run.upkeep, Upkeep::Drain(leaves) if run.copies.iter().any(|copy| copy.to.member == leaves)),
+            "no copy goes to a disk that leaves"
+        );
+        debug_assert!(
+            !matches!(run.upkeep, Upkeep::Fill(filled) if !live.volume.is_writable(filled)),
+            "a disk that is out is not filled"
+        );
     }
 
     fn begin_write_set(&mut self, live: &mut LiveVolume) {

@@ -39,6 +39,7 @@ impl Core {
             resting.map_or_else(|| self.with_room(|core| core.live.volume.begin(&name, terms.length)), Ok)?;
         let begun_with = draft.length();
         let UploadTerms { precondition, on_break, name_taken, recording, reserved_on, modified, progress, .. } = terms;
+        debug_assert!(begun_with.is_multiple_of(volume::BLOCK_BYTES), "the next bytes begin at a whole block");
         self.live.members.at(reserved_on).into_iter().for_each(|member| draft.begin_on(member));
         let (path, reply, is_recovered) = (path.clone(), None, false);
         let upload = VolumeUpload {
@@ -100,6 +101,7 @@ impl Core {
             return;
         }
         let upload = self.drafts.upload_mut(id.0).expect("it receives");
+        debug_assert!(upload.reply.is_none(), "an upload is finished once");
         upload.reply = reply;
         let modified = upload.modified.map_or_else(now_nanos, nanos_at);
         self.finish_at(id, modified);
@@ -241,6 +243,10 @@ impl Core {
                 self.names_changed = SystemTime::now();
                 let etag = entry_of(&name, &content, self.live.front.id, None).etag;
                 let VolumeUpload { path, reply, is_recovered, .. } = upload;
+                debug_assert!(
+                    self.live.volume.find(&name).is_some_and(|named| Arc::ptr_eq(named, &content)),
+                    "the client is answered for the content that has the name"
+                );
                 let (size, durable, stored) = (content.length, None, None);
                 let published = Published { path: path.clone(), replaced, etag, size, durable, stored };
                 self.live.write_sets.wait(match reply {

@@ -104,13 +104,22 @@ fn store_content(core: &mut Core, name: &str, shares: &[usize]) {
     volume.publish(draft, 0).expect("it is whole");
 }
 
+/// Bytes of the unit that the copy under way reads, with their checksums.
+fn unit_bytes(core: &Core) -> UnitBytes {
+    let copying = core.upkeep.copying.as_ref().expect("a copy is under way");
+    let bytes = index(core.live.volume.members().part_bytes(&copying.content, copying.task.part));
+    let (payload, mut checksums) = (AlignedBlock::zeroed(bytes), Checksums::default());
+    checksums.add(&payload.bytes()[..bytes]);
+    UnitBytes { payload, table: checksums.finish() }
+}
+
 #[test]
 fn an_upload_takes_the_room_of_optional_moves() {
     let mut core = with_contents();
     for moved in 0..4 {
         core.upkeep_turn();
         let id = core.upkeep.copying.as_ref().expect("it moves").id;
-        let bytes = UnitBytes { payload: AlignedBlock::zeroed(1 << 20), table: Checksums::default().finish() };
+        let bytes = unit_bytes(&core);
         core.copy_step(id, CopyStep::Read(Some(bytes)));
         core.copy_step(id, CopyStep::Written);
         assert_eq!(core.upkeep.run.as_ref().expect("it goes on").report.written, moved + 1);
@@ -251,7 +260,7 @@ fn a_scrub_counts_copies_on_a_disk_that_is_away_as_unknown() {
         core.upkeep_turn();
         let id = core.upkeep.copying.as_ref().expect("its copies are read").id;
         // The disk dies after the first content.
-        let bytes = UnitBytes { payload: AlignedBlock::zeroed(1 << 20), table: Checksums::default().finish() };
+        let bytes = unit_bytes(&core);
         core.copy_step(id, if number < 5 { CopyStep::Read(Some(bytes)) } else { CopyStep::Away });
     }
     core.upkeep_turn();
