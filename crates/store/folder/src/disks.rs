@@ -63,6 +63,8 @@ impl FolderDisks {
             found.roots.push((disk, found.disks[disk].roots.len()));
             found.disks[disk].roots.push(root);
         }
+        debug_assert!(found.roots.len() == roots.len(), "each folder is a root");
+        debug_assert!(found.disks.iter().all(|disk| !disk.roots.is_empty()), "a disk has a folder on it");
         Ok(found)
     }
 
@@ -89,6 +91,7 @@ impl FolderDisks {
             handles.push(handle.with_openers(worker.start_openers()?));
             common.spawn(format!("store-{}", id.0), move || DiskThread::new(shared, port, worker).run())?;
         }
+        debug_assert!(self.roots.iter().all(|(disk, _)| *disk < handles.len()), "a root lies on a disk with a thread");
         store.join(handles, &self.roots, Arc::new(ServedFolders(served)));
         Ok(())
     }

@@ -176,6 +176,7 @@ fn replace(
 
 /// Gives an item a hidden name in its folder.
 fn hide(folder: &OwnedFd, name: &str) -> Result<OsString, Errno> {
+    debug_assert!(!name.is_empty() && !name.contains('/'), "a name in its folder");
     let hidden = next_hidden_name(None);
     renameat(folder, name, folder, hidden.as_str())?;
     Ok(hidden.into())

@@ -130,6 +130,7 @@ impl Chores {
         if self.steps.len() < STEPS_MAX {
             self.steps.push(step);
         }
+        debug_assert!(self.steps.len() <= STEPS_MAX, "pending steps are bounded");
     }
 }
 

@@ -100,12 +100,17 @@ impl Worker {
             };
             self.uploads.part_done(outcome.map_err(|error| error.trouble()), monotonic());
         }
+        debug_assert!(
+            self.uploads.files().all(|target| target.secured.is_none() && target.synced.is_none()),
+            "an outcome is of the commit that it came with"
+        );
     }
 
     /// Cuts off the padding of the last direct write and the space allocated beyond, and makes the bytes durable where the journal does
     /// not order them before names. (A name without bytes was seen on an overlay on ext4.)
     pub(super) fn secure(&mut self, upload: UploadId, length: u64) -> Result<(), StoreError> {
         let Some(target) = self.uploads.file_mut(upload) else { return Ok(()) };
+        debug_assert!(!target.temporary.is_published(), "bytes are durable before the name");
         let is_ordered = target.journal().is_some();
         let secured = target.secured.take().unwrap_or_else(|| match target.cut(length) {
             Ok(()) if !is_ordered => fdatasync(target.file()),
@@ -160,6 +165,7 @@ fn sync_upload(uploads: &mut FolderUploads, upload: UploadId) -> Result<(), Errn
     if let Some(result) = target.synced.take() {
         return result;
     }
+    debug_assert!(target.temporary.is_published(), "a name that is synced was given");
     let alone = if target.journal().is_none() { uploads.synced_alone() } else { vec![upload] };
     let files: Vec<_> = alone.iter().filter_map(|upload| uploads.file(*upload)).collect();
     let synced = sync_together(&files, |target| sync_name(target.file(), target.temporary.directory.as_fd()));
@@ -174,6 +180,7 @@ fn sync_upload(uploads: &mut FolderUploads, upload: UploadId) -> Result<(), Errn
 
 /// Makes the written bytes of recordings durable.
 fn sync_growth(uploads: &FolderUploads, syncs: &[UploadId]) -> Result<(), Errno> {
+    debug_assert!(!syncs.is_empty(), "growth that no sync makes durable");
     let files: Vec<_> = syncs.iter().filter_map(|upload| uploads.file(*upload)).collect();
     sync_together(&files, |target| fdatasync(target.file())).into_iter().fold(Ok(()), Result::and)
 }
@@ -194,7 +201,9 @@ fn sync_together<F: Sync>(files: &[F], sync: impl Fn(&F) -> Result<(), Errno> + 
             others.chain([outcome]).collect()
         })
     };
-    files.chunks(SYNCS_AT_ONCE).flat_map(beside).collect()
+    let outcomes: Vec<_> = files.chunks(SYNCS_AT_ONCE).flat_map(beside).collect();
+    assert!(outcomes.len() == files.len(), "each file has its own outcome");
+    outcomes
 }
 
 /// Makes a file and its name durable. ext4 and XFS keep both in one journal, others need the directory, too.

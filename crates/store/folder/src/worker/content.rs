@@ -138,7 +138,9 @@ impl KnownVersions {
 impl KnownFiles {
     fn open_already(&self, stamp: &Stamp) -> Option<Arc<Content>> {
         let known = self.files.get(&(stamp.device, stamp.inode))?;
-        if known.stamp == *stamp { known.content.upgrade() } else { None }
+        let content = known.content.upgrade().filter(|_| known.stamp == *stamp)?;
+        debug_assert!(content.size == stamp.size && content.version == known.version, "a content is of one version");
+        Some(content)
     }
 
     fn version(&mut self, stamp: &Stamp) -> ContentVersion {
@@ -159,12 +161,17 @@ impl KnownFiles {
         if self.files.get(&place).is_some_and(is_newer) {
             return;
         }
+        debug_assert!(
+            self.files.get(&place).is_none_or(|known| (known.stamp == stamp) == (known.version == version)),
+            "an unchanged file keeps its version, and a changed one gets another"
+        );
         if self.files.len() >= VERSIONS_MAX {
             self.files.retain(|_, known| known.content.strong_count() > 0);
         }
         if self.files.len() < VERSIONS_MAX {
             self.files.insert(place, Known { stamp, version, content });
         }
+        debug_assert!(self.files.len() <= VERSIONS_MAX, "versions are remembered in bounded memory");
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use rustix::fs::{AtFlags, FileType, OFlags, fstat, statat, unlinkat};
 use rustix::io::Errno;
+use storage::leftover;
 
 use super::chores::{ChoreStep, Chores, DiscardedItem};
 use crate::beneath;
@@ -17,6 +18,10 @@ use crate::open_folder::{Leftovers, OpenFolder};
 impl Chores {
     /// Takes the folder or file called `name` apart, in steps to come.
     pub(super) fn discard_later(&mut self, root: usize, parent: OwnedFd, name: OsString) {
+        assert!(
+            name.to_str().is_some_and(|name| name.starts_with(leftover::PREFIX)),
+            "only items without a name of their own are taken apart"
+        );
         let item = DiscardedItem { parent: Arc::new(parent), name, first: None };
         self.add(ChoreStep::Discard { root, item });
     }

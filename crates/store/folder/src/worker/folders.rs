@@ -52,6 +52,7 @@ impl Folders {
     /// The folders on a disk.
     pub(super) fn new(shared: Arc<DiskShared>, common: StoreCommon, device: Device, roots: Vec<Root>) -> Self {
         let contents = KnownVersions::new(Arc::clone(&common.versions));
+        assert!(!roots.is_empty(), "a disk has a folder on it");
         let roots = roots.into_iter().map(|root| Mutex::new(Arc::new(root))).collect();
         Self { shared, common, device, roots, contents, changed: Mutex::default() }
     }
@@ -103,6 +104,7 @@ impl Folders {
             return before;
         }
         let root = Arc::new(root);
+        debug_assert!(root.path == before.path, "a root is found by its path");
         let mut known = lock(&self.roots[number]);
         // Another thread may have seen the change, and announced it, meanwhile.
         if Arc::ptr_eq(&known, &before) {

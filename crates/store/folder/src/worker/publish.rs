@@ -36,6 +36,7 @@ impl Worker {
             self.shared.stats.uploads_failed.add(1);
             return Err(StoreError::Closed);
         }
+        debug_assert!(target.published.is_none(), "an upload gets its name once");
         let (root, path, parent) = (target.root, target.path.clone(), target.parent);
         let named = if given_up || target.name_taken == NameTaken::Beside {
             let root = self.folders.root(root);
@@ -86,6 +87,7 @@ impl Worker {
     /// Answers the client of an upload that has its name, with the time at which it will be durable.
     pub(super) fn answer_early(&mut self, upload: UploadId) {
         let published = self.uploads.file_mut(upload).and_then(|target| target.published.take());
+        debug_assert!(published.is_some(), "it has its name");
         self.tell_end(upload, published.ok_or(StoreError::Closed));
     }
 
@@ -155,6 +157,7 @@ impl Worker {
     /// An upload has this name.
     fn published(&mut self, upload: UploadId, path: ContentPath, replaced: Option<SystemTime>) -> PublishedResult {
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
+        debug_assert!(target.temporary.is_published(), "it has the name");
         let stamp = Stamp::of(&fstat(target.file())?);
         let (gathered, durable) = (target.gathered.take(), target.durable);
         let stored = gathered.filter(|bytes| count(bytes.len()) == stamp.size).map(|bytes| self.stored(&stamp, bytes));

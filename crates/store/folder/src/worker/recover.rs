@@ -69,6 +69,7 @@ impl Worker {
         };
         let mut kept = UploadTarget::kept((root, path), file, parent, journal, bytes);
         (kept.after_restart, kept.reply) = (true, reply);
+        debug_assert!(bytes > 0, "a recording without bytes is no content");
         let upload = self.uploads.begin(kept, None, true, bytes);
         self.uploads.finish(upload);
     }

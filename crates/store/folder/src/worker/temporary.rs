@@ -67,6 +67,7 @@ impl TemporaryFile {
     /// hidden name would be too long, it is not found.
     pub(super) fn recoverable(directory: OwnedFd, direct: bool, name: &str) -> Result<Self, Errno> {
         let hidden = next_hidden_name(Some(name));
+        debug_assert!(hidden.ends_with(name), "a start finds the name in the hidden one");
         if hidden.len() > COMPONENT_BYTES_MAX {
             return Self::new(directory, direct);
         }
@@ -116,8 +117,14 @@ impl TemporaryFile {
     pub(super) fn keep_chunks(&self, length: Option<u64>) -> Result<u64, Errno> {
         let there = self.written_bytes().min(length.unwrap_or(u64::MAX));
         let kept = there / limits::CHUNK_BYTES * limits::CHUNK_BYTES;
+        debug_assert!(length.is_none_or(|length| kept <= length), "bytes beyond the announced length");
         ftruncate(&self.file, kept)?;
         Ok(kept)
+    }
+
+    /// True once it has its own name.
+    pub(super) const fn is_published(&self) -> bool {
+        matches!(self.state, TemporaryState::Published)
     }
 
     /// It is not to be found again: dropped, it leaves nothing.
@@ -148,6 +155,7 @@ impl TemporaryFile {
 
     /// Gives the file its name, if that is free (else `EXIST`).
     pub(super) fn publish_new(&mut self, name: &str) -> Result<(), Errno> {
+        assert_name(name);
         match &self.state {
             TemporaryState::Nameless => self.link_as(name)?,
             TemporaryState::Hidden(hidden) | TemporaryState::Recoverable(hidden) => {
@@ -170,6 +178,7 @@ impl TemporaryFile {
 
     /// Puts the file in the place of the one that has its name, in one step.
     pub(super) fn publish_over(&mut self, name: &str) -> Result<(), Errno> {
+        assert_name(name);
         if matches!(self.state, TemporaryState::Nameless) {
             // A link cannot replace: first a hidden name.
             let hidden = next_hidden_name(None);
@@ -188,6 +197,12 @@ impl TemporaryFile {
         let file = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         linkat(CWD, file, self.directory.as_fd(), name, AtFlags::SYMLINK_FOLLOW)
     }
+}
+
+/// Checks that a name leads nowhere else.
+fn assert_name(name: &str) {
+    assert!(!name.is_empty() && !name.contains('/'), "a name would lead to another folder");
+    assert!(name != "." && name != "..", "a name would lead out of its folder");
 }
 
 impl Drop for TemporaryFile {

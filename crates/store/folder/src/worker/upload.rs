@@ -140,6 +140,7 @@ impl UploadTarget {
     /// Cuts the file to its content's length, and gives it its time. The block that is cut lies in the page cache then: the file system would
     /// read it else. A journal orders no bytes that wait in the page cache before a name: those of a file without direct writes go to the drive.
     pub(super) fn cut(&mut self, length: u64) -> Result<(), Errno> {
+        debug_assert!(!self.temporary.is_published(), "a content with a name is whole");
         let flags = fcntl_getfl(self.file())?;
         if let Some((at, block)) = self.tail.take().filter(|_| flags.contains(OFlags::DIRECT)) {
             fcntl_setfl(self.file(), flags - OFlags::DIRECT)?;
@@ -156,6 +157,27 @@ impl UploadTarget {
         self.modified.map_or(Ok(()), |modified| give_time(self.file(), modified))
     }
 
+    /// Takes a chunk that has come, of which `room` bytes may be gathered; returns its bytes.
+    fn push(&mut self, mut chunk: Chunk, room: usize) -> u64 {
+        let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
+        chunk.lease[chunk.filled..end].fill(0);
+        debug_assert!(chunk.filled > 0, "a chunk has bytes");
+        debug_assert!(
+            self.ready_end().is_multiple_of(limits::DIRECT_ALIGN),
+            "only an upload's last chunk ends within a direct write"
+        );
+        let bytes = count(chunk.filled);
+        self.gather(&chunk.lease[..chunk.filled], room);
+        if chunk.filled < end {
+            let block = end - index(limits::DIRECT_ALIGN);
+            let at = self.ready_end() + count(block);
+            self.tail = Some((at, chunk.lease[block..end].to_vec()));
+        }
+        self.ready.push_back(chunk);
+        self.assert_sound();
+        bytes
+    }
+
     /// Gathers the received bytes, unless they become too many.
     fn gather(&mut self, came: &[u8], room: usize) {
         let gathered = self.gathered.take_if(|gathered| came.len() <= room.min(STORED_BYTES_MAX - gathered.len()));
@@ -168,6 +190,20 @@ impl UploadTarget {
     /// Place in the file of the next bytes to come.
     fn ready_end(&self) -> u64 {
         self.ready_from + self.ready.iter().map(|chunk| count(chunk.filled)).sum::<u64>()
+    }
+
+    /// Checks the chunks that are not written and the place taken for them, in builds with debug assertions.
+    fn assert_sound(&self) {
+        debug_assert!(
+            self.tail.as_ref().is_none_or(
+                |(at, block)| at.is_multiple_of(limits::DIRECT_ALIGN) && count(block.len()) == limits::DIRECT_ALIGN
+            ),
+            "the last block is a whole one"
+        );
+        debug_assert!(
+            self.published.is_none() || self.temporary.is_published(),
+            "a client is answered for a content with a name"
+        );
     }
 
     /// Answers the client with the error.
@@ -192,6 +228,7 @@ impl UploadTarget {
         if end <= self.allocated_bytes {
             return Ok(());
         }
+        debug_assert!(end.is_multiple_of(limits::DIRECT_ALIGN), "space is taken for whole direct writes");
         let start = self.allocated_bytes;
         let generous = (end - start).max(self.growth_bytes(start));
         let taken = match preallocate(self.file(), start, generous) {
@@ -200,6 +237,7 @@ impl UploadTarget {
             other => other.map(|()| generous),
         }?;
         self.allocated_bytes = start + taken;
+        debug_assert!(self.allocated_bytes >= end, "space for the bytes to be written next");
         self.locate(root);
         Ok(())
     }
@@ -226,6 +264,7 @@ impl UploadTarget {
 
     /// The parts of the ready chunks that make up `bytes` from `offset`.
     fn slices(&self, offset: u64, mut bytes: u64) -> Vec<&[u8]> {
+        debug_assert!(offset >= self.ready_from, "chunks that are written are gone");
         let mut skip = index(offset - self.ready_from);
         let mut slices = Vec::new();
         for chunk in &self.ready {
@@ -238,6 +277,7 @@ impl UploadTarget {
                 break;
             }
         }
+        debug_assert!(bytes == 0, "{bytes} bytes are granted that have not come");
         slices
     }
 
@@ -246,6 +286,7 @@ impl UploadTarget {
         while let Some(chunk) = self.ready.pop_front_if(|chunk| self.ready_from + count(chunk.filled) <= end) {
             self.ready_from += count(chunk.filled);
         }
+        debug_assert!(self.ready.is_empty() || self.ready_from <= end, "a chunk that is not written stays");
     }
 }
 
@@ -348,6 +389,7 @@ impl Worker {
         if terms.recording.is_some() || terms.length.is_some_and(|length| length > written) {
             target.allocate(&root, written + limits::DIRECT_ALIGN)?;
         }
+        debug_assert!(written.is_multiple_of(limits::CHUNK_BYTES), "an upload resumes at a whole chunk");
         let keeps = terms.on_break == OnBreak::Keep;
         let early = terms.durable.filter(|_| terms.recording.is_none() && !keeps && target.journal.is_some());
         target.durable = early;
@@ -355,25 +397,17 @@ impl Worker {
         if let Some(durable) = early {
             self.uploads.name_early(upload, durable);
         }
+        debug_assert!(self.uploads.count() <= limits::UPLOADS_MAX, "uploads are bounded");
         Ok((upload, written))
     }
 
     /// A chunk has come: whole direct writes unless it is the last.
-    pub(crate) fn take_chunk(&mut self, upload: UploadId, mut chunk: Chunk) {
+    pub(crate) fn take_chunk(&mut self, upload: UploadId, chunk: Chunk) {
         // The gathered bytes of all uploads take no more memory than their buffers.
         let gathered: usize = self.uploads.files().filter_map(|target| target.gathered.as_ref()).map(Vec::len).sum();
         let room = self.folders.common.uploads_bytes().saturating_sub(gathered);
         let Some(target) = self.uploads.receiving(upload) else { return };
-        let end = chunk.filled.next_multiple_of(index(limits::DIRECT_ALIGN));
-        chunk.lease[chunk.filled..end].fill(0);
-        let bytes = count(chunk.filled);
-        target.gather(&chunk.lease[..chunk.filled], room);
-        if chunk.filled < end {
-            let block = end - index(limits::DIRECT_ALIGN);
-            let at = target.ready_end() + count(block);
-            target.tail = Some((at, chunk.lease[block..end].to_vec()));
-        }
-        target.ready.push_back(chunk);
+        let bytes = target.push(chunk, room);
         self.uploads.received(upload, bytes);
     }
 
@@ -412,6 +446,7 @@ impl Worker {
                 (run.bytes - run.bytes % limits::DIRECT_ALIGN, run.error.map(StoreError::from))
             }
         };
+        debug_assert!(written <= bytes, "no more is written than granted");
         target.let_go(offset + written);
         if let Some(error) = &error {
             target.tell_failure(error);
