@@ -211,9 +211,9 @@ fn line(report: &RunReport) -> String {
         of.lag_max.as_secs_f64(),
         spans(&of.starts),
         spans(&of.segments),
-        report.tally.excused_misses,
+        report.tally.deliveries.excused_misses,
         1.0 - calm.spent.idle.as_secs_f64() / total,
-        calm.upload_bytes as f64 / 1e6 / total,
+        calm.writes.upload_bytes as f64 / 1e6 / total,
         report.broken.as_ref().map_or("kept".to_owned(), |broken| format!("seed {}: {broken}", report.seed)),
     )
 }

@@ -21,9 +21,9 @@ pub(crate) struct SimFile {
     pub(crate) disk: DiskId,
 }
 
-/// The place of the content with this version: they are numbered from 1.
-pub(crate) fn index_of(version: ContentVersion) -> usize {
-    usize::try_from(version.0 - 1).expect("few contents")
+/// The number of the content with this version: versions are numbered from 1.
+pub(crate) fn number_of(version: ContentVersion) -> u32 {
+    u32::try_from(version.0 - 1).expect("few contents")
 }
 
 /// A content as the world knows it.
@@ -36,7 +36,7 @@ pub(crate) struct SimContent {
     /// Its size now; `size` is its size when the plane received the content.
     pub(crate) size_now: u64,
     /// The file was written into.
-    pub(crate) rewritten: bool,
+    rewritten: bool,
     size: u64,
     /// The content as the plane reads it, while a reader has it open.
     open: Weak<Content>,
@@ -70,7 +70,7 @@ impl SimContent {
     }
 
     /// True if it is a file of a film.
-    pub(crate) fn is_of_film(&self) -> bool {
+    fn is_of_film(&self) -> bool {
         matches!(self.kind, SimContentKind::OpenedToRead { .. })
     }
 
@@ -80,7 +80,7 @@ impl SimContent {
     }
 
     /// The open content; opens it if it is not.
-    pub(crate) fn opened(&mut self, null: &OwnedFd) -> Arc<Content> {
+    fn opened(&mut self, null: &OwnedFd) -> Arc<Content> {
         let (extents, spread) = match &self.kind {
             SimContentKind::Open(content) => return Arc::clone(content),
             SimContentKind::OpenedToRead { extents, spread } => (extents, spread),
@@ -111,6 +111,73 @@ impl SimContent {
     }
 }
 
+/// All contents of a run.
+#[derive(Debug)]
+pub(crate) struct SimContents {
+    all: Vec<SimContent>,
+    /// An open `/dev/null`, which stands for every file and every socket.
+    null: OwnedFd,
+}
+
+impl SimContents {
+    pub(crate) fn empty(null: OwnedFd) -> Self {
+        Self { all: Vec::new(), null }
+    }
+
+    /// Draws those that lie on disks of these capacities from the beginning.
+    pub(crate) fn draw(&mut self, load: &Load, capacities: &[u64], random: &mut Random) {
+        for disk in 0..capacities.len() {
+            for _ in 0..load.contents_per_disk {
+                self.add(|version, null| new_content(version, disk, capacities, load, null, random));
+            }
+        }
+    }
+
+    /// Adds a content, and returns its number.
+    pub(crate) fn add(&mut self, make: impl FnOnce(ContentVersion, &OwnedFd) -> SimContent) -> u32 {
+        let number = u32::try_from(self.all.len()).expect("a run is short");
+        self.all.push(make(ContentVersion(u64::from(number) + 1), &self.null));
+        number
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.all.len()).expect("a run is short")
+    }
+
+    pub(crate) fn content(&self, number: u32) -> &SimContent {
+        &self.all[usize::try_from(number).expect("few contents")]
+    }
+
+    /// The open content; opens it if it is not.
+    pub(crate) fn open(&mut self, number: u32) -> Arc<Content> {
+        self.all[usize::try_from(number).expect("few contents")].opened(&self.null)
+    }
+
+    pub(crate) fn descriptor(&self) -> OwnedFd {
+        self.null.try_clone().expect("a descriptor is free")
+    }
+
+    /// Others spoil the first content of a disk that is still whole: which one.
+    pub(crate) fn spoil(&mut self, disk: usize, how: Spoiling) -> Option<ContentVersion> {
+        let whole = |c: &&mut SimContent| usize::from(c.disk.0) == disk && c.is_whole() && !c.is_of_film();
+        let content = self.all.iter_mut().find(whole)?;
+        match how {
+            Spoiling::Cut => content.size_now /= 2,
+            Spoiling::Rewritten => content.rewritten = true,
+        }
+        Some(content.version)
+    }
+}
+
+/// How others spoil a content.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Spoiling {
+    /// They cut it to half its length.
+    Cut,
+    /// They write into it.
+    Rewritten,
+}
+
 /// Stands for checksums: the world knows the origin of each page.
 #[derive(Debug)]
 struct Provenance;
@@ -125,7 +192,7 @@ impl BlockChecksums for Provenance {
 
 /// A content of random size in random places of its disk; fragments may overlap others', without an effect. A mirrored one has
 /// on each disk a file as long as itself, of which every unit is used on two disks, chained.
-pub(crate) fn new_content(
+fn new_content(
     version: ContentVersion,
     disk: usize,
     capacities: &[u64],

@@ -1,244 +1,259 @@
-//! The control side of a run: its demands on the plane, its state, and its answers that need no world.
+//! The control side of a run: it draws the deliveries that arrive and how their clients read, and says how far the run is.
 //!
-//! Not here: its actions in the world (`workload`).
+//! Not here: viewers of segments (`viewers`), uploads and recordings (`writers`), faults (`faults`), its actions in the world (`world`).
 
-use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
-use schedule::admission::rounds::LOOKAHEAD_ROUNDS;
-use schedule::disk::{DEBT_PART, SAVED_PART};
-use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId, UploadId};
+use content::Segment;
+use dataplane::control::Service;
+use units::{BitRate, Nanos, ReservationId, StreamId};
 
-use crate::camera::Camera;
-use crate::contents::{SimContent, new_content};
-use crate::ledger::LedgerEntry;
-use crate::load::{FaultAt, Load, Tally};
+use crate::contents::{SimContents, segments};
+use crate::course::Course;
+use crate::events::{ClientTurn, ControlAction, ViewerTrackId, WorldEvent};
+use crate::faults::RunFaults;
+use crate::load::{Load, PAUSE, Popularity};
 use crate::random::Random;
-use crate::viewers::{FilmViewerAction, Viewers};
 
-/// An action of the control side at some time.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ControlAction {
-    Arrive,
-    Again(ReservationId, u32, BitRate),
-    Stop(u64),
-    Seek,
-    Pause,
-    Viewer(FilmViewerAction),
-    Upload(usize),
-    Record(usize),
-    RecordAll(usize),
-    Probe(usize),
-    FaultBegins(usize),
-    FaultEnds(usize),
-    Audit,
-    Calm,
-    Drain,
-    /// Deliveries that may be late and have not ended by themselves get the order to end.
-    StopLate,
-    Shutdown,
-}
+/// How often every running delivery is looked at.
+pub(crate) const AUDIT: Nanos = Nanos::from_millis(500);
+/// Interval between the begins of recordings that continue to the end: all cameras come back after a power cut.
+const RECORDED_APART: Nanos = Nanos::from_millis(7);
+/// Deliveries still stuck this long before the shutdown get the order to end.
+const END_GRACE: Nanos = Nanos::from_secs(6);
 
-/// When the run changes from faults to none, ends asking, and must be over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RunPhases {
-    pub(crate) safety: Nanos,
-    pub(crate) liveness: Nanos,
-}
-
-/// A delivery that ended because its disk had become too slow.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shed {
-    pub(crate) stream: StreamId,
-    pub(crate) disk: DiskId,
-    pub(crate) at: Nanos,
-}
-
-/// A recording that is asked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RequestedRecording {
-    pub(crate) disk: usize,
+/// Terms of a delivery that the control side asks for.
+#[derive(Debug)]
+pub(crate) struct SimDelivery {
+    /// The content's number.
+    pub(crate) content: u32,
+    pub(crate) segments: Arc<[Segment]>,
+    /// At which its client reads at least, best effort or not.
     pub(crate) rate: BitRate,
-    pub(crate) camera: Camera,
-    pub(crate) lasts: Nanos,
+    pub(crate) burst_bytes: u64,
+    pub(crate) service: Service,
+    pub(crate) viewer: Option<ViewerTrackId>,
+    pub(crate) waited: Nanos,
 }
 
-/// A recording that runs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SimRecording {
-    pub(crate) reservation: ReservationId,
-    pub(crate) disk: usize,
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RunStage {
+    /// There may be faults.
+    Faults,
+    /// There are none any more.
+    Calm,
+    /// Nothing is asked for any more.
+    Draining,
+    Ended,
 }
 
 /// The control side's state.
 #[derive(Debug)]
 pub(crate) struct ControlSide {
-    pub(crate) random: Random,
-    pub(crate) load: Load,
-    pub(crate) faults: Vec<FaultAt>,
-    /// Those that are on now, and which tenth of its disk each of them spoils, if it spoils one.
-    pub(crate) faults_on: Vec<usize>,
-    pub(crate) bad_tenths: Vec<u64>,
-    pub(crate) phases: RunPhases,
-    tick: Nanos,
-    round: Nanos,
-    pub(crate) be_share: f64,
-    /// From the question to the first byte, or to a no.
-    pub(crate) first_byte_max: Nanos,
-    /// Longest time for which a stream keeps its reservation while its client takes nothing.
-    pub(crate) stall_max: Nanos,
-    /// Until when reports may have waited unread.
-    pub(crate) reports_read: Nanos,
-    pub(crate) null: OwnedFd,
-    pub(crate) contents: Vec<SimContent>,
-    pub(crate) actions: Vec<ControlAction>,
-    pub(crate) next_stream: u64,
-    /// Deliveries that arrived and run, and all guaranteed ones that do.
-    pub(crate) running: usize,
-    pub(crate) guaranteed: u64,
-    pub(crate) viewers: Viewers,
-    pub(crate) recordings: BTreeMap<(usize, UploadId), SimRecording>,
-    pub(crate) reserving: BTreeMap<u64, RequestedRecording>,
-    /// Until when a disk's faults excuse its streams.
-    pub(crate) disk_excused: Vec<Nanos>,
-    /// Where the last recording of each disk will end.
-    pub(crate) recorded_to: Vec<Option<u64>>,
-    /// Until when new deliveries are excused on each disk: its slowdown is not known yet, and their start is promised from its
-    /// known speed.
-    pub(crate) newcomers_excused: Vec<Nanos>,
-    /// Until when more than one copy of a mirrored unit may be missing, or a disk is slow.
-    pub(crate) mirror_excused: Nanos,
-    /// Since when best-effort work of a disk has waited without a grant.
-    be_waits: Vec<Option<(Nanos, u64)>>,
-    pub(crate) calm: bool,
-    pub(crate) draining: bool,
-    pub(crate) ended: bool,
-    pub(crate) tally: Tally,
-    /// Deliveries that ended because their disk was too slow, since the last audit.
-    pub(crate) shed: Vec<Shed>,
-    /// From a command to the first payload byte, of guaranteed deliveries without an excuse.
-    pub(crate) first_bytes: Vec<Nanos>,
-}
-
-/// The parts of a control side.
-#[derive(Debug)]
-pub(crate) struct ControlSettings {
-    pub(crate) load: Load,
-    pub(crate) faults: Vec<FaultAt>,
-    pub(crate) phases: RunPhases,
-    pub(crate) tick: Nanos,
-    pub(crate) round: Nanos,
-    pub(crate) be_share: f64,
-    pub(crate) first_byte_max: Nanos,
-    pub(crate) stall_max: Nanos,
-    pub(crate) capacities: Vec<u64>,
+    random: Random,
+    load: Load,
+    disks: usize,
+    /// When faults are over, and when the run asks for nothing more.
+    safety: Nanos,
+    end: Nanos,
+    stage: RunStage,
+    next_stream: u64,
+    /// Deliveries that arrived and run.
+    running: usize,
 }
 
 impl ControlSide {
-    /// Makes the contents; `null` is an open `/dev/null`.
-    pub(crate) fn new(settings: ControlSettings, null: OwnedFd, mut random: Random) -> Self {
-        let ControlSettings { load, faults, phases, tick, round, be_share, first_byte_max, stall_max, capacities } =
-            settings;
-        let mut contents = Vec::new();
-        for disk in 0..capacities.len() {
-            for _ in 0..load.contents_per_disk {
-                let version = ContentVersion(contents.len() as u64 + 1);
-                contents.push(new_content(version, disk, &capacities, &load, &null, &mut random));
+    pub(crate) fn new(load: Load, disks: usize, safety: Nanos, liveness: Nanos, random: Random) -> Self {
+        let end = safety.saturating_add(liveness);
+        Self { random, load, disks, safety, end, stage: RunStage::Faults, next_stream: 1, running: 0 }
+    }
+
+    pub(crate) fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// Schedules the first actions.
+    pub(crate) fn begin(&mut self, faults: &RunFaults, course: &mut Course) {
+        course.act_in(Nanos::ZERO, ControlAction::Arrive);
+        course.act_in(AUDIT, ControlAction::Audit);
+        course.act_in(self.safety, ControlAction::Calm);
+        course.act_in(self.end, ControlAction::Drain);
+        faults.schedule(course);
+        for disk in 0..self.disks {
+            for _ in 0..self.load.uploaders {
+                course.act_in(self.random.wait(self.load.upload_gap), ControlAction::Upload(disk));
+            }
+            for nth in 0..self.load.recorded {
+                course.act_in(RECORDED_APART.saturating_mul(u64::from(nth)), ControlAction::RecordAll(disk));
+            }
+            self.again(ControlAction::Record(disk), course);
+            self.again(ControlAction::Probe(disk), course);
+        }
+        self.again(ControlAction::Pause, course);
+    }
+
+    /// Schedules an action that comes again and again.
+    pub(crate) fn again(&mut self, action: ControlAction, course: &mut Course) {
+        let mean = match action {
+            ControlAction::Arrive => self.load.arrivals,
+            ControlAction::Seek => self.load.seeks,
+            ControlAction::Pause => self.load.pauses,
+            ControlAction::Record(_) => self.load.recordings,
+            ControlAction::Probe(_) => self.load.probes,
+            _ => Nanos::ZERO,
+        };
+        course.act_after(mean, &mut self.random, action);
+    }
+
+    /// Faults are over.
+    pub(crate) fn calm(&mut self) {
+        self.stage = RunStage::Calm;
+    }
+
+    /// Nothing is asked for any more: viewings end by themselves, and deliveries of a vanished client are stopped.
+    pub(crate) fn drain(&mut self, course: &mut Course) {
+        self.stage = RunStage::Draining;
+        let longest = self.load.viewing_max().saturating_mul(2).saturating_add(Nanos::from_secs(10));
+        course.act_in(longest, ControlAction::Shutdown);
+        course.act_in(longest.saturating_sub(END_GRACE), ControlAction::StopLate);
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.stage = RunStage::Ended;
+    }
+
+    /// True until nothing is asked for any more.
+    pub(crate) fn asks(&self) -> bool {
+        self.stage < RunStage::Draining
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stage == RunStage::Ended
+    }
+
+    /// Time until nothing is asked for any more.
+    pub(crate) fn rest(&self, now: Nanos) -> Nanos {
+        self.end.saturating_sub(now)
+    }
+
+    /// The number of the next delivery or recording.
+    pub(crate) fn next_stream(&mut self) -> StreamId {
+        self.next_stream += 1;
+        StreamId(self.next_stream - 1)
+    }
+
+    /// True if another delivery may arrive.
+    pub(crate) fn has_room(&self) -> bool {
+        self.running < self.load.streams_max
+    }
+
+    /// One of those that arrived is over.
+    pub(crate) fn delivery_over(&mut self) {
+        self.running -= 1;
+    }
+
+    /// Draws a new delivery, or the next one of a session with its reservation, and how long its viewer watches.
+    pub(crate) fn draw_arrival(
+        &mut self,
+        session: Option<(ReservationId, u32, BitRate)>,
+        contents: &SimContents,
+    ) -> Option<(SimDelivery, Nanos)> {
+        let (random, load) = (&mut self.random, &self.load);
+        let per_disk = u64::from(load.contents_per_disk);
+        let last = per_disk * self.disks as u64;
+        let drawn = match load.popularity {
+            Popularity::Favourites => random.below(last).min(random.below(last)),
+            Popularity::Zipf => on_disks_in_turn(zipf(random, last), per_disk, last),
+            Popularity::Even => on_disks_in_turn(self.next_stream, per_disk, last),
+        };
+        // A session continues with its content.
+        let number = session.map_or(u32::try_from(drawn).expect("few contents"), |s| s.1);
+        let content = contents.content(number);
+        if !content.is_whole() {
+            return None; // No viewer asks for a content that is known to be broken.
+        }
+        let rate = session.map_or(*random.pick(&load.rates), |s| s.2);
+        let best_effort = session.is_none() && random.chance(load.best_effort_share);
+        let hold = !best_effort && random.chance(load.hold_share);
+        let viewing = random.span(load.viewing.0, load.viewing.1);
+        let segments = segments(random, content.size(), rate.bytes_in(viewing), load.ranges_share);
+        let burst_bytes = if random.chance(0.5) { rate.bytes_in(Nanos(random.below(load.burst_max.0 + 1))) } else { 0 };
+        let service = if best_effort {
+            Service::BestEffort
+        } else {
+            Service::Constant { rate, burst_bytes, held: session.map(|s| s.0), hold }
+        };
+        let (viewer, waited) = (None, Nanos::ZERO);
+        Some((SimDelivery { content: number, segments, rate, burst_bytes, service, viewer, waited }, viewing))
+    }
+
+    /// A delivery has arrived: some clients do not read as they should, and some are stopped.
+    pub(crate) fn choose_client(&mut self, stream: StreamId, rate: BitRate, viewing: Nanos, course: &mut Course) {
+        self.running += 1;
+        let (random, load) = (&mut self.random, &self.load);
+        let shares = [load.slow_share, load.pause_share, load.vanish_share, load.reset_share];
+        let mut draw = random.fraction();
+        let kind = shares.iter().position(|share| {
+            draw -= share;
+            draw < 0.0
+        });
+        if self.stage == RunStage::Faults {
+            let at = random.span(Nanos::ZERO, viewing);
+            let pause = random.span(PAUSE.0, PAUSE.1);
+            let turns: &[(Nanos, ClientTurn)] = match kind {
+                Some(0) => &[(Nanos::ZERO, ClientTurn::Reads(BitRate(rate.0 / 2)))],
+                Some(1) => &[(at, ClientTurn::Stops), (at.saturating_add(pause), ClientTurn::Reads(line_of(rate)))],
+                Some(2) => &[(at, ClientTurn::Stops)],
+                Some(3) => &[(at, ClientTurn::Resets)],
+                _ => &[],
+            };
+            for (span, turn) in turns {
+                course.schedule_in(*span, WorldEvent::Client(stream.0, *turn));
             }
         }
-        // A stream of numbers of their own: other draws do not depend on them.
-        let viewers = Viewers::new(&load.segments, &capacities, random.clone().fork());
-        Self {
-            viewers,
-            random,
-            load,
-            faults_on: Vec::new(),
-            bad_tenths: vec![0; faults.len()],
-            faults,
-            phases,
-            tick,
-            round,
-            be_share,
-            first_byte_max,
-            stall_max,
-            reports_read: Nanos::ZERO,
-            null,
-            contents,
-            actions: Vec::new(),
-            next_stream: 1,
-            running: 0,
-            guaranteed: 0,
-            recordings: BTreeMap::new(),
-            reserving: BTreeMap::new(),
-            disk_excused: vec![Nanos::ZERO; capacities.len()],
-            recorded_to: vec![None; capacities.len()],
-            newcomers_excused: vec![Nanos::ZERO; capacities.len()],
-            mirror_excused: Nanos::ZERO,
-            be_waits: vec![None; capacities.len()],
-            calm: false,
-            draining: false,
-            ended: false,
-            tally: Tally::default(),
-            shed: Vec::new(),
-            first_bytes: Vec::new(),
+        if random.chance(load.stop_share) {
+            course.act_in(random.span(Nanos::ZERO, viewing), ControlAction::Stop(stream.0));
         }
     }
 
-    /// How much later than its rate, counted from its first byte, an unexcused stream may be: a tick's bytes are there
-    /// before the time begins in which they are used. Behind a burst the clock may have begun a tick later, and a slow
-    /// stream's ticks are twice as long.
-    pub(crate) fn lateness_max(&self, burst_bytes: u64) -> Nanos {
-        let clock = if burst_bytes == 0 { Nanos::ZERO } else { self.tick.saturating_mul(2) };
-        clock.saturating_add(Nanos::from_millis(5))
+    /// The viewer of an ended delivery asks for more after a while, and keeps its reservation; or is gone.
+    pub(crate) fn session_goes_on(&mut self, session: (ReservationId, u32, BitRate), course: &mut Course) -> bool {
+        let span = self.random.span(Nanos::ZERO, Nanos::from_secs(5));
+        let goes_on = self.random.chance(0.7) && self.asks();
+        if goes_on {
+            course.act_in(span, ControlAction::Again(session.0, session.1, session.2));
+        }
+        goes_on
     }
 
-    /// The round of spinning disks.
-    pub(crate) fn round_span(&self) -> Nanos {
-        self.round
+    /// The viewer of a stream at this rate stops reading for a while.
+    pub(crate) fn pause(&mut self, stream: u64, rate: BitRate, course: &mut Course) {
+        let lasts = self.random.span(PAUSE.0, PAUSE.1);
+        course.schedule_in(Nanos::ZERO, WorldEvent::Client(stream, ClientTurn::Stops));
+        course.schedule_in(lasts, WorldEvent::Client(stream, ClientTurn::Reads(line_of(rate))));
     }
+}
 
-    /// The plane's tick.
-    pub(crate) fn tick_span(&self) -> Nanos {
-        self.tick
-    }
+/// How fast a client reads that keeps up with this rate.
+pub(crate) fn line_of(rate: BitRate) -> BitRate {
+    BitRate((rate.0 * 8).max(100_000_000))
+}
 
-    /// How long best-effort work may wait for a grant: until its share of the time has paid the most that it may owe, and saved for the
-    /// longest job, which then has the deadline of a read. By the rounds of spinning disks; those of flash are shorter.
-    pub(crate) fn best_effort_wait_max(&self) -> Nanos {
-        let to_earn = Nanos(self.round.0 / DEBT_PART + self.round.0 / SAVED_PART);
-        let earned = Nanos::from_secs_f64(to_earn.as_secs_f64() / self.be_share);
-        earned.saturating_add(self.round.saturating_mul(LOOKAHEAD_ROUNDS))
-    }
+/// The `nth` of `count` contents when disk is taken after disk, and on each of them content after content; they are numbered disk by disk.
+fn on_disks_in_turn(nth: u64, per_disk: u64, count: u64) -> u64 {
+    let disks = count / per_disk;
+    nth % disks * per_disk + nth / disks % per_disk
+}
 
-    /// How far ahead of its rate a stream may be: slow streams are fed every second tick.
-    pub(crate) fn ahead_max(&self) -> Nanos {
-        self.tick.saturating_mul(8).saturating_add(Nanos::from_millis(20))
-    }
-
-    /// True while a disk's faults excuse its streams.
-    pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
-        self.disk_excused[disk] > now
-    }
-
-    /// Since when best-effort work of this disk has waited without a grant of any.
-    pub(crate) fn best_effort_waits(&mut self, disk: usize, waits: bool, now: Nanos, grants: u64) -> Option<Nanos> {
-        let entry = &mut self.be_waits[disk];
-        *entry = match *entry {
-            _ if !waits => None,
-            Some((since, before)) if before == grants => Some((since, before)),
-            _ => Some((now, grants)),
-        };
-        entry.map(|(since, _)| since)
-    }
-
-    /// How long a delivery without an excuse waited for its first byte.
-    pub(crate) fn count_first_byte(&mut self, record: &LedgerEntry) {
-        let Some(first) = record.first_at().filter(|_| !record.may_be_late()) else { return };
-        let span = first.saturating_sub(record.requested.at);
-        self.first_bytes.push(span);
-        let tally = &mut self.tally;
-        tally.first_byte_max = tally.first_byte_max.max(span);
-        tally.first_byte_sum += span;
-        tally.first_bytes += 1;
-    }
+/// One of `count`, by Zipf's law.
+fn zipf(random: &mut Random, count: u64) -> u64 {
+    #[allow(clippy::cast_precision_loss, reason = "few contents")]
+    let weight = |nth: u64| 1.0 / (nth + 1) as f64;
+    let mut draw = random.fraction() * (0..count).map(weight).sum::<f64>();
+    let found = (0..count).find(|&nth| {
+        draw -= weight(nth);
+        draw < 0.0
+    });
+    found.unwrap_or(0)
 }

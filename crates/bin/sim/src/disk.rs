@@ -2,6 +2,8 @@
 //!
 //! Not here: how long a drive takes and how it fails (`drive`).
 
+use std::ops::Range;
+
 use units::Nanos;
 
 use crate::drive::{CommandEnd, CommandOutcome, Drive, DriveRequest, FaultRange, Op};
@@ -20,11 +22,13 @@ pub(crate) struct DiskFaults {
     pub(crate) hangs: bool,
     /// Ranges that cannot be read or written.
     pub(crate) bad: Vec<FaultRange>,
+    /// It gives other bytes there than were written.
+    pub(crate) lies: Range<u64>,
 }
 
 impl Default for DiskFaults {
     fn default() -> Self {
-        Self { slower: 1.0, spike: Nanos::ZERO, hangs: false, bad: Vec::new() }
+        Self { slower: 1.0, spike: Nanos::ZERO, hangs: false, bad: Vec::new(), lies: 0..0 }
     }
 }
 
@@ -154,10 +158,15 @@ impl SimDisk {
         self.spent_until = self.spent_until.max(now);
     }
 
+    /// True if one of these parts, each a position and bytes, brings other bytes than were written.
+    pub(crate) fn lies(&self, parts: &[(u64, u64)]) -> bool {
+        parts.iter().any(|(from, bytes)| *from < self.faults.lies.end && self.faults.lies.start < from + bytes)
+    }
+
     /// These are its faults from now on, and no others.
     pub(crate) fn set_faults(&mut self, faults: DiskFaults, now: Nanos) {
         let before = std::mem::replace(&mut self.faults, faults);
-        let DiskFaults { slower, spike, hangs, bad } = &self.faults;
+        let DiskFaults { slower, spike, hangs, bad, lies: _ } = &self.faults;
         if *bad != before.bad {
             self.drive.clear_faults();
             bad.iter().for_each(|range| self.drive.add_fault(*range));

@@ -3,134 +3,136 @@
 use units::Nanos;
 
 use crate::contents::SimContent;
-use crate::control_side::ControlAction;
+use crate::course::Course;
 use crate::disk::DiskFaults;
+use crate::disk_side::DiskSide;
 use crate::drive::{FaultKind, FaultRange};
-use crate::ledger::LedgerEntry;
+use crate::events::ControlAction;
+use crate::ledger::{Ledger, RequestedDelivery};
 use crate::load::{Fault, FaultAt, MARGIN_SHARE, RECOVERY, SHARE_MEAN};
 use crate::log::LogKind;
-use crate::world::World;
+use crate::random::Random;
 
-impl World {
-    pub(crate) fn fault_begins(&mut self, index: usize) {
-        let FaultAt { lasts, fault, .. } = self.control.faults[index];
-        self.log.event(self.now, LogKind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
-        let now = self.now;
-        self.control.faults_on.push(index);
-        match fault {
-            Fault::BadSectors { .. } => self.control.bad_tenths[index] = self.control.random.below(9),
-            Fault::Lies { disk } => {
-                let tenth = self.stores[disk].capacity() / 10;
-                let from = self.control.random.below(9) * tenth;
-                self.lies[disk] = from..from + tenth;
-            }
-            Fault::Dead { .. } | Fault::Hang { .. } | Fault::Slow { .. } | Fault::Spikes { .. } => {}
-            Fault::PlaneLate => self.plane_delay = lasts,
-            Fault::ReportsFull => self.reports_closed = true,
-            Fault::Truncate { disk } => self.spoil_content(disk, |content| content.size_now /= 2),
-            Fault::Rewrite { disk } => self.spoil_content(disk, |content| content.rewritten = true),
+/// The faults of a run.
+#[derive(Debug)]
+pub(crate) struct RunFaults {
+    all: Vec<FaultAt>,
+    /// Those that are on now, and which tenth of its disk each of them spoils, if it spoils one.
+    on: Vec<usize>,
+    tenths: Vec<u64>,
+    /// Every content lies on all disks.
+    mirrored: bool,
+    /// Until when a disk's faults excuse its streams.
+    excused: Vec<Nanos>,
+    /// Until when new deliveries are excused on each disk: its slowdown is not known yet, and their start is promised from its
+    /// known speed.
+    newcomers_excused: Vec<Nanos>,
+    /// Until when more than one copy of a mirrored unit may be missing, or a disk is slow.
+    mirror_excused: Nanos,
+}
+
+impl RunFaults {
+    pub(crate) fn new(all: Vec<FaultAt>, disks: usize, mirrored: bool) -> Self {
+        Self {
+            on: Vec::new(),
+            tenths: vec![0; all.len()],
+            all,
+            mirrored,
+            excused: vec![Nanos::ZERO; disks],
+            newcomers_excused: vec![Nanos::ZERO; disks],
+            mirror_excused: Nanos::ZERO,
         }
-        if let Fault::BadSectors { disk }
-        | Fault::Lies { disk }
-        | Fault::Hang { disk }
-        | Fault::Dead { disk }
-        | Fault::Slow { disk, .. }
-        | Fault::Spikes { disk, .. } = fault
-        {
-            self.set_faults_of(disk);
-            let until = now.saturating_add(lasts).saturating_add(RECOVERY);
-            let slow = matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. });
-            if self.is_within_margin(fault) {
-                let newcomers = &mut self.control.newcomers_excused[disk];
-                *newcomers = (*newcomers).max(until);
-                // Reads for new streams are not in that mean yet.
-                let lately = |stream: &&mut LedgerEntry| now.saturating_sub(stream.requested.at) < SHARE_MEAN;
-                let on_disk = self.streams.values_mut().filter(|stream| usize::from(stream.requested.disk.0) == disk);
-                on_disk.filter(lately).for_each(|stream| stream.excuse_disk(until));
-            } else {
-                self.excuse_disk(disk, slow, until);
-            }
-        }
-        self.act_in(lasts, ControlAction::FaultEnds(index));
     }
 
-    /// A disk has all its faults that are on, whichever of them has begun or ended.
-    fn set_faults_of(&mut self, disk: usize) {
-        let (mut all, capacity) = (DiskFaults::default(), self.stores[disk].capacity());
+    /// Schedules all of them.
+    pub(crate) fn schedule(&self, course: &mut Course) {
+        for (index, fault) in self.all.iter().enumerate() {
+            course.act_in(fault.at, ControlAction::FaultBegins(index));
+        }
+    }
+
+    /// This fault is on from now on.
+    pub(crate) fn begin(&mut self, index: usize, random: &mut Random, course: &mut Course) -> FaultAt {
+        let begun @ FaultAt { lasts, fault, .. } = self.all[index];
+        course.log(LogKind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
+        self.on.push(index);
+        if matches!(fault, Fault::BadSectors { .. } | Fault::Lies { .. }) {
+            self.tenths[index] = random.below(9);
+        }
+        course.act_in(lasts, ControlAction::FaultEnds(index));
+        begun
+    }
+
+    /// It is over.
+    pub(crate) fn end(&mut self, index: usize, course: &mut Course) -> Fault {
+        let fault = self.all[index].fault;
+        course.log(LogKind::Fault, index as u64, 0, || format!("{fault:?} is over"));
+        self.on.retain(|other| *other != index);
+        fault
+    }
+
+    /// Gives a disk all its faults that are on, whichever of them has begun or ended.
+    pub(crate) fn apply(&self, disk: usize, side: &mut DiskSide, now: Nanos) {
+        let mut all = DiskFaults::default();
         let bad = |start, bytes, micros| FaultRange {
             start,
             bytes,
             kind: FaultKind::Both,
             delay: Nanos::from_micros(micros),
         };
-        for &index in &self.control.faults_on {
-            let tenth = capacity / 10;
-            match self.control.faults[index].fault {
-                Fault::BadSectors { disk: of } if of == disk => {
-                    all.bad.push(bad(self.control.bad_tenths[index] * tenth, tenth, 50_000));
-                }
-                Fault::Dead { disk: of } if of == disk => all.bad.push(bad(0, capacity, 100)),
-                Fault::Hang { disk: of } if of == disk => all.hangs = true,
-                Fault::Slow { disk: of, factor } if of == disk => all.slower = all.slower.max(factor),
-                Fault::Spikes { disk: of, extra } if of == disk => all.spike = all.spike.max(extra),
-                _ => {}
+        for &index in self.on.iter().filter(|index| self.all[**index].fault.drive() == Some(disk)) {
+            let tenth = side.tenth(self.tenths[index]);
+            match self.all[index].fault {
+                Fault::BadSectors { .. } => all.bad.push(bad(tenth.start, tenth.end - tenth.start, 50_000)),
+                Fault::Lies { .. } => all.lies = tenth,
+                Fault::Dead { .. } => all.bad.push(bad(0, side.capacity(), 100)),
+                Fault::Hang { .. } => all.hangs = true,
+                Fault::Slow { factor, .. } => all.slower = all.slower.max(factor),
+                Fault::Spikes { extra, .. } => all.spike = all.spike.max(extra),
+                Fault::PlaneLate | Fault::ReportsFull | Fault::Truncate { .. } | Fault::Rewrite { .. } => {}
             }
         }
-        self.disks[disk].set_faults(all, self.now);
+        side.set_faults(all, now);
     }
 
-    /// Excuses the streams of a disk until `until`. A mirror's streams are excused only if the disk is slow, or another disk is
-    /// excused too.
-    fn excuse_disk(&mut self, disk: usize, slow: bool, until: Nanos) {
-        let others = self.control.disk_excused.iter().enumerate().filter(|(other, _)| *other != disk);
-        let only_one = others.filter(|(_, excused)| **excused > self.now).count() == 0;
-        let excused = &mut self.control.disk_excused[disk];
-        *excused = (*excused).max(until);
-        if self.control.load.mirrored {
-            if only_one && !slow {
+    /// A fault of a disk has begun: excuses its streams until it is over and made up for. A mirror's streams are excused only if the
+    /// disk is slow, or another disk is excused too. `promised`: the share of its time in which the disk kept its promises lately.
+    pub(crate) fn excuse(
+        &mut self,
+        disk: usize,
+        FaultAt { lasts, fault, .. }: FaultAt,
+        promised: f64,
+        now: Nanos,
+        ledger: &mut Ledger,
+    ) {
+        let until = now.saturating_add(lasts).saturating_add(RECOVERY);
+        let on_disk = |stream: &RequestedDelivery| usize::from(stream.disk.0) == disk;
+        // A disk that is slower, but has time to spare.
+        if matches!(fault, Fault::Slow { factor, .. } if factor * promised <= MARGIN_SHARE) {
+            self.newcomers_excused[disk] = self.newcomers_excused[disk].max(until);
+            // Reads for new streams are not in that mean yet.
+            ledger.excuse_disk(until, |stream| on_disk(stream) && now.saturating_sub(stream.at) < SHARE_MEAN);
+            return;
+        }
+        let only_one = self.excused.iter().enumerate().all(|(other, excused)| other == disk || *excused <= now);
+        self.excused[disk] = self.excused[disk].max(until);
+        if self.mirrored {
+            if only_one && !matches!(fault, Fault::Slow { .. } | Fault::Spikes { .. }) {
                 return;
             }
-            self.control.mirror_excused = self.control.mirror_excused.max(until);
+            self.mirror_excused = self.mirror_excused.max(until);
         }
-        let mirrored = self.control.load.mirrored;
-        for stream in self.streams.values_mut().filter(|s| mirrored || usize::from(s.requested.disk.0) == disk) {
-            stream.excuse_disk(until);
-        }
+        ledger.excuse_disk(until, |stream| self.mirrored || on_disk(stream));
     }
 
-    /// A disk that is slower, but has time to spare.
-    fn is_within_margin(&self, fault: Fault) -> bool {
-        matches!(fault, Fault::Slow { disk, factor } if factor * self.promised_share[disk].0 <= MARGIN_SHARE)
+    /// True while a disk's faults excuse its streams.
+    pub(crate) fn disk_is_excused(&self, disk: usize, now: Nanos) -> bool {
+        self.excused[disk] > now
     }
 
-    /// Others do something to the first content of a disk that is still whole.
-    fn spoil_content(&mut self, disk: usize, spoil: impl FnOnce(&mut SimContent)) {
-        let whole = |c: &SimContent| usize::from(c.disk.0) == disk && c.is_whole() && !c.is_of_film();
-        let Some(content) = self.control.contents.iter_mut().find(|c| whole(c)) else { return };
-        spoil(content);
-        let version = content.version;
-        for stream in self.streams.values_mut().filter(|s| s.requested.version == version) {
-            stream.excuses.content = true;
-        }
-    }
-
-    pub(crate) fn fault_ends(&mut self, index: usize) {
-        let fault = self.control.faults[index].fault;
-        self.log.event(self.now, LogKind::Fault, index as u64, 0, || format!("{fault:?} is over"));
-        self.control.faults_on.retain(|other| *other != index);
-        match fault {
-            Fault::BadSectors { disk }
-            | Fault::Hang { disk }
-            | Fault::Dead { disk }
-            | Fault::Slow { disk, .. }
-            | Fault::Spikes { disk, .. } => self.set_faults_of(disk),
-            Fault::Lies { disk } => self.lies[disk] = 0..0,
-            Fault::ReportsFull => {
-                self.reports_closed = false;
-                // Waiting reports are read in the next moment.
-                self.control.reports_read = self.now.saturating_add(Nanos::from_millis(1));
-            }
-            Fault::PlaneLate | Fault::Truncate { .. } | Fault::Rewrite { .. } => {}
-        }
+    /// Until when a new delivery of a content is excused.
+    pub(crate) fn excused_until(&self, content: &SimContent) -> Nanos {
+        let disk = usize::from(content.disk.0);
+        if content.is_mirrored() { self.mirror_excused } else { self.excused[disk].max(self.newcomers_excused[disk]) }
     }
 }

@@ -13,8 +13,6 @@ use dataplane::port::{Completion, FileSlot, Io, MemoryChange, ReadRequest, SendR
 use storage::grant::{Grant, StoreMessage};
 use units::Nanos;
 
-use crate::laws::Law;
-use crate::log::LogKind;
 use crate::world::World;
 
 /// The plane's end of a simulated world. The runner keeps the other.
@@ -23,31 +21,36 @@ pub struct SimIo(pub(crate) Rc<RefCell<World>>);
 
 impl Io for SimIo {
     fn now(&mut self) -> Nanos {
-        self.0.borrow().now
+        self.0.borrow().course.now()
     }
 
     fn processor_time(&mut self) -> Nanos {
-        self.0.borrow().processor
+        self.0.borrow().thread.processor()
     }
 
     fn chunk_count(&self) -> u32 {
-        self.0.borrow().settings.chunks
+        self.0.borrow().transfers.chunks()
     }
 
     fn change_memory(&mut self, token: Token, change: MemoryChange) {
-        self.0.borrow_mut().begin_memory_change(token, change);
+        let world = &mut *self.0.borrow_mut();
+        world.thread.calls();
+        world.transfers.begin_memory_change(token, change, &mut world.course);
     }
 
     fn open_file(&mut self, slot: FileSlot, file: &OwnedFd, _access: FileAccess) {
-        self.0.borrow_mut().open_file(slot, file.as_raw_fd());
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.open_file(slot, file.as_raw_fd(), &mut world.course);
     }
 
     fn close_file(&mut self, slot: FileSlot) {
-        self.0.borrow_mut().close_file(slot);
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.close_file(slot, &mut world.course);
     }
 
     fn open_socket(&mut self, slot: SocketSlot, socket: &OwnedFd) {
-        self.0.borrow_mut().open_socket(slot, socket.as_raw_fd());
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.open_socket(slot, socket.as_raw_fd(), &mut world.course);
     }
 
     fn open_outlet(&mut self, slot: SocketSlot, _: &Arc<Outlet>) {
@@ -55,33 +58,36 @@ impl Io for SimIo {
     }
 
     fn close_socket(&mut self, slot: SocketSlot) {
-        self.0.borrow_mut().close_socket(slot);
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.close_socket(slot, &mut world.ledger, &mut world.course);
     }
 
     fn fill(&mut self, memory: Span, bytes: &[u8]) {
         let world = &mut *self.0.borrow_mut();
-        let found = world.arena.fill(memory, bytes).map_err(|e| e.0);
-        world.laws.check(Law::OneOwner, world.now, found);
+        world.transfers.fill(memory, bytes, &mut world.course);
     }
 
     fn read(&mut self, request: ReadRequest) {
-        self.0.borrow_mut().queued_reads.push(request);
+        self.0.borrow_mut().transfers.queue_read(request);
     }
 
     fn verify(&mut self, token: Token, content: &Arc<Content>, offset: u64, memory: Span) {
-        self.0.borrow_mut().begin_look(token, content, offset, memory);
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.begin_look(token, content, offset, memory, &mut world.course);
     }
 
     fn send(&mut self, request: SendRequest) {
-        self.0.borrow_mut().queued_sends.push(request);
+        self.0.borrow_mut().transfers.queue_send(request);
     }
 
     fn await_room(&mut self, token: Token, socket: SocketSlot) {
-        self.0.borrow_mut().begin_waiting(token, socket);
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.begin_waiting(token, socket, &mut world.ledger, &mut world.course);
     }
 
     fn cancel_send(&mut self, token: Token, _: SocketSlot) {
-        self.0.borrow_mut().cancel(token);
+        let world = &mut *self.0.borrow_mut();
+        world.transfers.cancel(token, &mut world.ledger, &mut world.course);
     }
 
     fn grant(&mut self, grant: Grant) {
@@ -89,18 +95,19 @@ impl Io for SimIo {
     }
 
     fn store_message(&mut self) -> Option<StoreMessage> {
-        self.0.borrow_mut().store_messages.pop_front()
+        self.0.borrow_mut().channel.take_store_message()
     }
 
     fn command(&mut self) -> Option<Command> {
         let world = &mut *self.0.borrow_mut();
-        let command = world.commands.pop_front()?;
-        world.log.event(world.now, LogKind::Command, 0, 0, || "taken".to_owned());
-        Some(command)
+        world.channel.take_command(&mut world.course)
     }
 
     fn report(&mut self, report: Report) -> Result<(), Report> {
-        self.0.borrow_mut().reported(report)
+        let world = &mut *self.0.borrow_mut();
+        world.channel.report(report, &mut world.course)?;
+        world.thread.calls();
+        Ok(())
     }
 
     fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {

@@ -116,20 +116,6 @@ impl Laws {
         }
     }
 
-    /// Notes a finding.
-    pub(crate) fn check(&mut self, law: Law, at: Nanos, finding: Result<(), String>) {
-        if let Err(description) = finding {
-            self.broke(law, at, description);
-        }
-    }
-
-    /// Notes a finding that says which law it is.
-    pub(crate) fn judge(&mut self, at: Nanos, finding: Judgement) {
-        if let Err((law, description)) = finding {
-            self.broke(law, at, description);
-        }
-    }
-
     /// The plane waits until `until`, having asked for nothing new if `asked` is false; `brought`: the last wait brought
     /// something.
     pub(crate) fn waits(&mut self, now: Nanos, until: Nanos, asked: bool, brought: bool) {
@@ -155,9 +141,8 @@ mod tests {
     #[test]
     fn the_first_broken_law_is_kept() {
         let mut laws = Laws::default();
-        laws.check(Law::OneOwner, Nanos(1), Ok(()));
         assert_eq!(laws.broken(), None);
-        laws.check(Law::OneOwner, Nanos(2), Err("first".into()));
+        laws.broke(Law::OneOwner, Nanos(2), "first");
         laws.broke(Law::NoPanic, Nanos(3), "second");
         assert_eq!(laws.broken().map(|b| (b.law, b.at)), Some((Law::OneOwner, Nanos(2))));
     }

@@ -5,7 +5,6 @@
 use units::{BitRate, Nanos};
 
 use crate::camera::Camera;
-use crate::disk::Spent;
 
 /// The demand on the plane.
 #[derive(Debug, Clone, PartialEq)]
@@ -249,6 +248,24 @@ pub enum Fault {
     },
 }
 
+impl Fault {
+    /// The disk of which the drive is at fault.
+    pub(crate) fn drive(self) -> Option<usize> {
+        match self {
+            Self::BadSectors { disk }
+            | Self::Lies { disk }
+            | Self::Hang { disk }
+            | Self::Dead { disk }
+            | Self::Slow { disk, .. }
+            | Self::Spikes { disk, .. } => Some(disk),
+            Self::PlaneLate | Self::ReportsFull | Self::Truncate { .. } | Self::Rewrite { .. } => None,
+        }
+    }
+}
+
+/// Shortest and longest pause of a viewer.
+pub(crate) const PAUSE: (Nanos, Nanos) = (Nanos::from_millis(100), Nanos::from_secs(60));
+
 /// Time after a fault of their disk or a pause of their client in which streams may still suffer: refused or quarantined copies
 /// have to be found again, and lost reads to be made up for.
 pub(crate) const RECOVERY: Nanos = Nanos::from_secs(10);
@@ -263,86 +280,3 @@ pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
 /// The share of its time that a disk reads and records is a mean over about so long.
 pub(crate) const SHARE_MEAN: Nanos = Nanos::from_millis(2500);
-
-/// Figures of a run, for people.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
-    /// Deliveries asked for at a guaranteed rate.
-    pub requested: u64,
-    /// Of these, started.
-    pub started: u64,
-    /// Of these, refused.
-    pub refused: u64,
-    /// Longest time from a command to a refusal, of guaranteed deliveries without an excuse.
-    pub refusal_max: Nanos,
-    /// Of the refused, viewers with a reservation from an earlier delivery.
-    pub sessions_refused: u64,
-    /// Best-effort deliveries.
-    pub best_effort: u64,
-    /// Deliveries that completed.
-    pub completed: u64,
-    /// Deliveries ended because their disk had become too slow for all.
-    pub shed: u64,
-    /// Pauses of viewers that had their rate.
-    pub pauses: u64,
-    /// Viewers below their rate long after a pause: they may have lost their reservation by it.
-    pub late_after_pause: u64,
-    /// Ticks that deliveries missed: with an excuse, for else a law is broken.
-    pub excused_misses: u64,
-    /// Most guaranteed deliveries at once.
-    pub running_max: u64,
-    /// Payload bytes that crossed sockets.
-    pub payload_bytes: u64,
-    /// Recordings granted.
-    pub recordings: u64,
-    /// Recordings refused.
-    pub recordings_refused: u64,
-    /// Most bytes of a recording that were not durable, beyond those that its camera is ahead of its rate, as time at its rate.
-    pub at_risk_max: Nanos,
-    /// Uploads acknowledged.
-    pub uploads: u64,
-    /// Uploaded bytes that went to the disks with a commit behind them.
-    pub upload_bytes: u64,
-    /// Commits made.
-    pub commits: u64,
-    /// Events reported by the plane.
-    pub events: u64,
-    /// Longest time from a command to the first payload byte, of guaranteed deliveries without an excuse.
-    pub first_byte_max: Nanos,
-    /// Sum of those times, for the mean.
-    pub first_byte_sum: Nanos,
-    /// Number of first bytes.
-    pub first_bytes: u64,
-    /// Longest that best-effort work waited for a grant while its share was not zero, on a disk without a fault.
-    pub best_effort_wait_max: Nanos,
-    /// Longest that such a disk was idle beside waiting work, of four seconds.
-    pub idle_beside_work_max: Nanos,
-    /// Figures between the end of the faults and the end of the requests.
-    pub calm: Calm,
-}
-
-/// Work of all disks in a time without faults.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Calm {
-    /// Where their time went.
-    pub spent: Spent,
-    /// Uploads acknowledged.
-    pub uploads: u64,
-    /// Uploaded bytes made durable.
-    pub upload_bytes: u64,
-    /// Commits.
-    pub commits: u64,
-}
-
-impl Calm {
-    /// The difference between `before` and this.
-    #[must_use]
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        Self {
-            spent: self.spent.since(&before.spent),
-            uploads: self.uploads - before.uploads,
-            upload_bytes: self.upload_bytes - before.upload_bytes,
-            commits: self.commits - before.commits,
-        }
-    }
-}

@@ -139,7 +139,7 @@ fn hour(streams: u32) -> ExitCode {
     tell(format_args!(
         "sim: {} virtual s of up to {} streams in {took:.1} s, {} events",
         report.ended.as_secs_f64(),
-        report.tally.running_max,
+        report.tally.deliveries.running_max,
         report.events
     ));
     if report.broken.is_some() {

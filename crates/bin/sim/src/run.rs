@@ -16,24 +16,21 @@ use schedule::disk::BULK_PIECES;
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
-use crate::control_side::{ControlSettings, ControlSide, RunPhases};
 use crate::drive::Drive;
 use crate::io::SimIo;
 use crate::laws::{BrokenLaw, Law};
-use crate::load::Tally;
 use crate::log::Trace;
 use crate::measure::measure;
 use crate::random::Random;
 use crate::scenario::Scenario;
+use crate::tally::Tally;
 use crate::viewers::ViewersTally;
-use crate::world::{World, WorldDisk, WorldSettings};
+use crate::world::World;
 
 /// Virtual time after which a run that does not end is ended: the phases, the longest viewings, and this.
 const GRACE: Nanos = Nanos::from_secs(300);
 /// Places in the delivery table beside those the load asks for: so that now and then it is full.
 const STREAMS_BESIDE: usize = 4;
-/// Most waits in a row at one instant: far more than a tick of the largest plane needs.
-const STEPS_AT_ONE_TIME_MAX: u32 = 100_000;
 
 /// The machine as the plane receives it.
 #[derive(Debug)]
@@ -113,58 +110,33 @@ where
     }));
     let mut world = world.borrow_mut();
     if let Err(panic) = outcome {
-        let now = world.now;
-        world.laws.broke(Law::NoPanic, now, panic_text(panic.as_ref()));
+        world.course.broke(Law::NoPanic, panic_text(panic.as_ref()));
     }
-    finish(&mut world);
-    let mut first_bytes = std::mem::take(&mut world.control.first_bytes);
-    first_bytes.sort_unstable();
+    world.finish();
+    let history = world.course.history();
     RunReport {
         seed: scenario.seed,
-        hash: world.log.hash(),
-        events: world.log.events(),
-        ended: world.now,
-        tally: world.control.tally,
-        first_bytes,
-        viewers: world.control.viewers.tally.clone(),
-        broken: world.laws.broken().cloned(),
-        tail: world.log.tail(),
+        hash: history.hash(),
+        events: history.events(),
+        ended: world.course.now(),
+        tally: world.tally(),
+        first_bytes: world.ledger.first_bytes(),
+        viewers: world.viewers.tally().clone(),
+        broken: world.course.broken().cloned(),
+        tail: history.tail(),
     }
 }
 
 /// Whether the run is still of interest.
 fn goes_on(world: &RefCell<World>, scenario: &Scenario) -> bool {
-    let mut world = world.borrow_mut();
+    let World { course, thread, .. } = &mut *world.borrow_mut();
     let longest = scenario.load.viewing_max().saturating_mul(2);
     let end = scenario.safety.saturating_add(scenario.liveness).saturating_add(longest).saturating_add(GRACE);
-    if world.now > end {
-        let now = world.now;
-        world.laws.broke(Law::EveryEndHasAReason, now, "the plane does not end after its drain");
+    if course.now() > end {
+        course.broke(Law::EveryEndHasAReason, "the plane does not end after its drain");
     }
-    if world.steps_without_time() > STEPS_AT_ONE_TIME_MAX {
-        let now = world.now;
-        world.laws.broke(Law::NoSpinning, now, "time does not go on");
-    }
-    world.laws.broken().is_none()
-}
-
-/// After the plane has ended: everything it was given came back.
-fn finish(world: &mut World) {
-    world.control_reads_reports();
-    let now = world.now;
-    if world.laws.broken().is_some() {
-        return;
-    }
-    if !world.control.ended {
-        world.laws.broke(Law::EveryEndHasAReason, now, "the plane ended without a drain");
-    }
-    if let Some(stream) = world.streams.values().next() {
-        let what = format!(
-            "stream {} never came back ({:?}, {} bytes taken)",
-            stream.requested.id.0, stream.life, stream.taken_bytes
-        );
-        world.laws.broke(Law::EveryEndHasAReason, now, what);
-    }
+    thread.judge_spinning(course);
+    course.broken().is_none()
 }
 
 /// Measured profile of each disk, which differs from its parameters. Drives of the same kind measure the same.
@@ -191,42 +163,15 @@ fn profiles(scenario: &Scenario) -> Vec<DiskProfile> {
 fn world(scenario: &Scenario, profiles: &[DiskProfile], trace: Trace) -> World {
     let mut random = Random::new(scenario.seed ^ 0x5eed_0fa1_1c4a_0ce5);
     let null: OwnedFd = File::options().read(true).write(true).open("/dev/null").expect("/dev/null opens").into();
-    let disks = scenario.disks.iter().zip(profiles).map(|(setup, profile)| {
+    let drives = scenario.disks.iter().zip(profiles).map(|(setup, profile)| {
         let mut drive =
             Drive::new(setup.parameters.clone(), random.number()).expect("scenarios have consistent drives");
         drive.set_slow(setup.slower, Nanos::ZERO);
         let bulk = if profile.rotational { BULK_PIECES } else { 0 };
-        WorldDisk { drive, depth: usize::try_from(profile.queue_depth.max(bulk)).unwrap_or(usize::MAX) }
+        (drive, usize::try_from(profile.queue_depth.max(bulk)).unwrap_or(usize::MAX))
     });
-    let disks: Vec<WorldDisk> = disks.collect();
-    let control = ControlSettings {
-        load: scenario.load.clone(),
-        faults: scenario.faults.clone(),
-        phases: RunPhases { safety: scenario.safety, liveness: scenario.liveness },
-        tick: scenario.tick,
-        round: scenario.round,
-        be_share: scenario.be_share,
-        first_byte_max: first_byte_max(scenario),
-        stall_max: scenario.stall_max,
-        capacities: scenario.disks.iter().map(|d| d.parameters.size).collect(),
-    };
-    let settings = WorldSettings {
-        chunks: scenario.chunks,
-        disks,
-        request_cost: scenario.request_cost,
-        wake_max: scenario.wake_max,
-        short_read: scenario.short_read,
-        link: scenario.link,
-        tick: scenario.tick,
-        trace,
-    };
-    World::new(settings, ControlSide::new(control, null, random.fork()), random)
-}
-
-/// Time that the plane promises for starts: the time to first byte, checked in each turn of its loop, and the first
-/// tick behind it; a slow stream's ticks are twice as long.
-fn first_byte_max(scenario: &Scenario) -> Nanos {
-    PlaneConfig::default().first_byte_max.saturating_add(scenario.tick.saturating_mul(4))
+    let drives = drives.collect();
+    World::new(scenario, drives, null, random, trace)
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
@@ -297,7 +242,12 @@ mod tests {
     fn a_plane_that_refuses_everybody_breaks_no_law_until_there_are_uploads() {
         let report = run(Wrong::Nothing, 0);
         assert_eq!(report.broken, None);
-        assert!(report.tally.requested > 0 && report.tally.refused == report.tally.requested, "{:?}", report.tally);
+        assert!(
+            report.tally.deliveries.requested > 0
+                && report.tally.deliveries.refused == report.tally.deliveries.requested,
+            "{:?}",
+            report.tally
+        );
         let law = run(Wrong::Nothing, 1).broken.map(|b| b.law);
         assert!(matches!(law, Some(Law::NeverIdle | Law::BestEffortLives)), "{law:?}");
     }

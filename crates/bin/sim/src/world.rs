@@ -1,523 +1,522 @@
-//! The world of one run: virtual time, an event heap, disks, store threads, clients and the control side's queues.
+//! The world of one run: joins the parts outside the plane, each with its own state, and carries events and reports from one to another.
 //!
-//! Promise: events happen in the order of (time, number); the plane's thread is one of the world's actors and may be
-//! late like any other. Not here: the control side's actions (`workload`), reads and sends (`transfer`).
+//! Promise: the plane's thread is one of the world's actors and may be late like any other. Not here: the state and the rules of a part.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
-use dataplane::control::{Command, Report};
-use dataplane::port::{COMPLETIONS_MAX, Completion, MemoryChange, ReadRequest, SendRequest, SocketSlot, Token};
-use storage::grant::{Grant, StoreMessage};
-use units::{BitRate, ContentVersion, DiskId, Nanos};
+use content::Content;
+use dataplane::control::{Command, Delivery, DeliveryDestination, Ending, Event as News, Report, Service};
+use dataplane::port::Completion;
+use storage::grant::{Grant, RecordingPlace};
+use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
-use crate::arena::SimArena;
-use crate::contents::SimFile;
-use crate::control_side::ControlSide;
-use crate::delays::PlaneDelays;
-use crate::disk::{ServedRequest, SimDisk};
-use crate::drive::{Drive, DriveRequest, Op};
-use crate::handles::Handles;
-use crate::laws::{Law, Laws};
-use crate::ledger::LedgerEntry;
-use crate::log::{LogKind, RunLog, Trace};
+use crate::bounds::PlaneBounds;
+use crate::channel::SimChannel;
+use crate::contents::{SimContents, SimFile, Spoiling};
+use crate::control_side::{AUDIT, ControlSide, SimDelivery, line_of};
+use crate::course::Course;
+use crate::disk::Spent;
+use crate::disk_side::{DiskEnd, DiskSide};
+use crate::drive::Drive;
+use crate::events::{ClientTurn, ControlAction, ViewerTrackId, WorldEvent};
+use crate::faults::RunFaults;
+use crate::laws::Law;
+use crate::ledger::{Ledger, LedgerEntry, RequestedDelivery};
+use crate::load::Fault;
+use crate::log::{LogKind, Trace};
 use crate::random::Random;
-use crate::socket::ClientReading;
+use crate::scenario::Scenario;
+use crate::socket::{ClientReading, SimSocket};
 use crate::store_thread::{Actions, StoreThread};
-
-/// Number of audits over which the time of disks idle beside work is summed.
-pub(crate) const IDLE_AUDITS: usize = 8;
-
-/// How long bringing in or giving back a step of memory takes.
-const MEMORY_CHANGE: Nanos = Nanos::from_millis(20);
-/// Reports the control side has room for.
-const REPORTS_MAX: usize = 4096;
-
-/// Parts and parameters of a world.
-#[derive(Debug)]
-pub(crate) struct WorldSettings {
-    pub(crate) chunks: u32,
-    pub(crate) disks: Vec<WorldDisk>,
-    /// Processor time of the plane per request (a send, a read, a completion).
-    pub(crate) request_cost: Nanos,
-    /// Longest time the plane's thread takes to wake.
-    pub(crate) wake_max: Nanos,
-    /// Chance that a read brings fewer bytes than asked.
-    pub(crate) short_read: f64,
-    /// Rate of the link, and the tick of the plane.
-    pub(crate) link: BitRate,
-    pub(crate) tick: Nanos,
-    pub(crate) trace: Trace,
-}
-
-/// One disk of a world.
-#[derive(Debug)]
-pub(crate) struct WorldDisk {
-    pub(crate) drive: Drive,
-    /// Reads the plane may have in flight.
-    pub(crate) depth: usize,
-}
-
-/// A read under way.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct PendingRead {
-    pub(crate) request: ReadRequest,
-    pub(crate) file: SimFile,
-    pub(crate) disk: Option<usize>,
-    pub(crate) parts: u32,
-    pub(crate) ok: bool,
-    /// It brings other bytes.
-    pub(crate) lies: bool,
-}
-
-/// Something that will happen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum WorldEvent {
-    /// A waiting send may have room.
-    Writable(SocketSlot),
-    /// A client reads differently.
-    Client(u64, ClientTurn),
-    /// A store thread looks at its writers.
-    StorePoke(u16),
-    /// A store thread wakes with its grant.
-    StoreBegin(u16),
-    /// The helper thread that reads through the page cache is done.
-    BufferedRead(u32),
-    /// A file was looked at.
-    Looked { token: Token, version: ContentVersion, right: bool },
-    /// A change of memory was made.
-    MemoryChanged(Token),
-    /// The control side reads its reports.
-    Reports,
-    /// The control side's next arrival, stop or fault.
-    Control(u32),
-}
-
-/// How a client's reading changes, as an ordered value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum ClientTurn {
-    Reads(BitRate),
-    Stops,
-    Resets,
-}
+use crate::tally::{Calm, Tally};
+use crate::thread::SimThread;
+use crate::transfer::Transfers;
+use crate::viewers::Viewers;
+use crate::writers::SimWriters;
 
 /// Everything outside the plane.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) now: Nanos,
-    pub(crate) processor: Nanos,
-    heap: BinaryHeap<Reverse<(Nanos, u64, WorldEvent)>>,
-    next_event: u64,
-    next_request: u64,
-    pub(crate) settings: WorldSettings,
-    pub(crate) random: Random,
-    pub(crate) arena: SimArena,
-    /// Memory that is being brought in.
-    memory_change: Option<MemoryChange>,
-    pub(crate) disks: Vec<SimDisk>,
-    /// Where each gives other bytes than were written.
-    pub(crate) lies: Vec<std::ops::Range<u64>>,
-    /// Reads of the plane in flight per disk, and how many may be.
-    pub(crate) plane_reads: Vec<usize>,
-    pub(crate) depths: Vec<usize>,
-    /// Grants and reads exclude each other only where there is one head.
-    pub(crate) spins: Vec<bool>,
-    pub(crate) stores: Vec<StoreThread>,
-    pub(crate) grants: Vec<Option<Grant>>,
-    pub(crate) reads: Vec<Option<PendingRead>>,
-    pub(crate) queued_reads: Vec<ReadRequest>,
-    pub(crate) queued_sends: Vec<SendRequest>,
-    pub(crate) ready: VecDeque<Completion>,
-    pub(crate) store_messages: VecDeque<StoreMessage>,
-    pub(crate) commands: VecDeque<Command>,
-    pub(crate) reports: VecDeque<Report>,
-    pub(crate) reports_closed: bool,
-    reports_scheduled: bool,
-    /// Delay the next wake-up of the plane by this much.
-    pub(crate) plane_delay: Nanos,
-    /// When it was delayed so far.
-    pub(crate) plane_delays: PlaneDelays,
-    pub(crate) handles: Handles,
-    pub(crate) streams: BTreeMap<u64, LedgerEntry>,
-    pub(crate) pending_sends: BTreeMap<u64, SocketSlot>,
-    /// Until when the link is busy with the bytes that sockets took.
-    pub(crate) link_busy_until: Nanos,
-    pub(crate) control: ControlSide,
-    pub(crate) laws: Laws,
-    pub(crate) log: RunLog,
-    /// When each store thread looks at its writers next.
-    pokes: Vec<Option<Nanos>>,
-    /// Grants of best-effort work per disk so far.
-    pub(crate) grants_made: Vec<u64>,
-    /// The share of its time in which a disk kept its promises lately, reads and recordings, and the sum at the last audit.
-    pub(crate) promised_share: Vec<(f64, Nanos)>,
-    /// Time a disk was idle while best-effort work waited, between the last two audits and since.
-    pub(crate) idle_beside_work: Vec<[Nanos; IDLE_AUDITS]>,
-    brought: bool,
-    called: bool,
-    /// Waits since time last went on by more than the plane's own work.
-    steps_without_time: u32,
-    served: Vec<ServedRequest>,
+    pub(crate) course: Course,
+    pub(crate) thread: SimThread,
+    pub(crate) channel: SimChannel,
+    pub(crate) transfers: Transfers,
+    pub(crate) ledger: Ledger,
+    disks: Vec<DiskSide>,
+    contents: SimContents,
+    faults: RunFaults,
+    control: ControlSide,
+    pub(crate) viewers: Viewers,
+    writers: SimWriters,
+    pauses: u64,
+    events: u64,
+    calm: Calm,
 }
 
 impl World {
-    pub(crate) fn new(mut settings: WorldSettings, control: ControlSide, random: Random) -> Self {
-        let disks = std::mem::take(&mut settings.disks);
-        let number = |n: usize| DiskId(u16::try_from(n).expect("few disks"));
-        let stores =
-            disks.iter().enumerate().map(|(n, d)| StoreThread::new(number(n), d.drive.parameters().size)).collect();
-        let depths: Vec<usize> = disks.iter().map(|d| d.depth).collect();
+    /// The world of a scenario with these drives, and the reads that the plane may have in flight on each; `null` is an open `/dev/null`.
+    pub(crate) fn new(
+        scenario: &Scenario,
+        drives: Vec<(Drive, usize)>,
+        null: OwnedFd,
+        mut random: Random,
+        trace: Trace,
+    ) -> Self {
+        let Scenario { load, safety, liveness, .. } = scenario;
+        let bounds = PlaneBounds::of(scenario);
+        let capacities: Vec<u64> = drives.iter().map(|(drive, _)| drive.parameters().size).collect();
+        let mut chance = random.fork();
+        let mut contents = SimContents::empty(null);
+        contents.draw(load, &capacities, &mut chance);
+        // A stream of numbers of their own: other draws do not depend on them.
+        let viewers = Viewers::new(&load.segments, &capacities, bounds, chance.clone().fork());
+        let disks = drives.into_iter().enumerate();
         let mut world = Self {
-            now: Nanos::from_secs(1),
-            processor: Nanos::ZERO,
-            heap: BinaryHeap::new(),
-            next_event: 0,
-            next_request: 0,
-            random,
-            arena: SimArena::new(settings.chunks),
-            memory_change: None,
-            lies: vec![0..0; disks.len()],
-            plane_reads: vec![0; disks.len()],
-            depths,
-            spins: disks.iter().map(|d| d.drive.parameters().rotational).collect(),
-            grants: vec![None; disks.len()],
-            pokes: vec![None; disks.len()],
-            grants_made: vec![0; disks.len()],
-            promised_share: vec![(0.0, Nanos::ZERO); disks.len()],
-            idle_beside_work: vec![[Nanos::ZERO; IDLE_AUDITS]; disks.len()],
-            stores,
-            disks: disks.into_iter().map(|d| SimDisk::new(d.drive)).collect(),
-            reads: Vec::new(),
-            queued_reads: Vec::new(),
-            queued_sends: Vec::new(),
-            ready: VecDeque::new(),
-            store_messages: VecDeque::new(),
-            commands: VecDeque::new(),
-            reports: VecDeque::new(),
-            reports_closed: false,
-            reports_scheduled: false,
-            plane_delay: Nanos::ZERO,
-            plane_delays: PlaneDelays::default(),
-            handles: Handles::new(),
-            streams: BTreeMap::new(),
-            pending_sends: BTreeMap::new(),
-            link_busy_until: Nanos::ZERO,
-            control,
-            laws: Laws::default(),
-            log: RunLog::new(settings.trace),
-            settings,
-            brought: false,
-            called: false,
-            steps_without_time: 0,
-            served: Vec::new(),
+            course: Course::new(random, trace),
+            thread: SimThread::new(scenario.request_cost, scenario.wake_max),
+            channel: SimChannel::default(),
+            transfers: Transfers::new(scenario.chunks, scenario.short_read, bounds),
+            ledger: Ledger::new(bounds),
+            disks: disks.map(|(number, (drive, depth))| DiskSide::new(number, drive, depth, bounds)).collect(),
+            contents,
+            faults: RunFaults::new(scenario.faults.clone(), capacities.len(), load.mirrored),
+            control: ControlSide::new(load.clone(), capacities.len(), *safety, *liveness, chance),
+            viewers,
+            writers: SimWriters::new(load.clone(), capacities),
+            pauses: 0,
+            events: 0,
+            calm: Calm::default(),
         };
-        world.control_begins();
+        for number in 0..world.contents.count() {
+            world.open_content(number);
+        }
+        world.control.begin(&world.faults, &mut world.course);
+        world.viewers.begin(&mut world.course);
         world
     }
 
-    /// Puts an event on the heap.
-    pub(crate) fn schedule(&mut self, at: Nanos, event: WorldEvent) {
-        self.next_event += 1;
-        self.heap.push(Reverse((at, self.next_event, event)));
+    /// The content as the plane is given it; its files are known from now on.
+    fn open_content(&mut self, number: u32) -> Arc<Content> {
+        let content = self.contents.open(number);
+        for file in content.layout.files() {
+            self.transfers.handles().give_file(file.file.as_raw_fd(), SimFile { content: number, disk: file.disk });
+        }
+        content
     }
 
     /// One wait of the plane's thread.
     pub(crate) fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
-        let asked = std::mem::take(&mut self.called) || !self.queued_reads.is_empty() || !self.queued_sends.is_empty();
-        self.laws.waits(self.now, until, asked, self.brought);
-        let requests = self.queued_reads.len() + self.queued_sends.len();
-        self.charge(requests);
-        self.happen_until(self.now);
-        self.submit();
-        let begun = self.now;
-        self.steps_without_time += 1;
-        let idle: Vec<bool> = (0..self.disks.len()).map(|disk| self.is_idle_beside_work(disk)).collect();
-        while !self.awaited() {
-            let next = self.next_at();
-            match next.filter(|at| *at <= until) {
+        self.thread.waits(until, self.transfers.queued(), &mut self.course);
+        self.happen_until(self.course.now());
+        self.transfers.submit(&self.contents, &mut self.disks, &mut self.ledger, &mut self.course);
+        let begun = self.course.now();
+        let is_idle = |(n, disk): (usize, &DiskSide)| disk.is_idle_beside_work(self.transfers.is_read_out(n));
+        let idle: Vec<bool> = self.disks.iter().enumerate().map(is_idle).collect();
+        while !self.transfers.is_ready() && !self.channel.holds_news() {
+            match self.next_at().filter(|at| *at <= until) {
                 Some(at) => self.happen_until(at),
                 None => {
-                    self.now = self.now.max(until);
+                    self.course.advance(until);
                     break;
                 }
             }
         }
-        if self.now > begun {
-            self.steps_without_time = 0;
+        let waited = self.course.now();
+        for (disk, _) in self.disks.iter_mut().zip(idle).filter(|(_, idle)| *idle) {
+            disk.was_idle_beside_work(waited.saturating_sub(begun));
         }
-        for ([.., sum], idle) in self.idle_beside_work.iter_mut().zip(idle) {
-            *sum = if idle { sum.saturating_add(self.now.saturating_sub(begun)) } else { *sum };
-        }
-        self.wake();
-        self.hand_over(completions);
-        self.log.event(self.now, LogKind::Wait, until.0, completions.len() as u64, || {
+        let delay = self.thread.wakes(begun, &mut self.course);
+        self.ledger.plane_is_late(waited, delay);
+        self.happen_until(self.course.now());
+        let count = self.transfers.ready();
+        self.thread.receives(count, self.channel.holds_news(), &mut self.course);
+        completions.extend(self.transfers.receive(count, self.course.now()));
+        self.course.log(LogKind::Wait, until.0, completions.len() as u64, || {
             format!("until {:.6} ms: {} completions", until.as_millis_f64(), completions.len())
         });
     }
 
-    pub(crate) fn steps_without_time(&self) -> u32 {
-        self.steps_without_time
-    }
-
-    /// A disk with a read of one of its contents out is not idle, though that read goes through the page cache: the world
-    /// cannot know whether the kernel asks the disk for it, and the work that waits behind it (a commit waits for all reads) is
-    /// not eligible.
-    fn is_idle_beside_work(&self, disk: usize) -> bool {
-        self.disks[disk].in_flight() == 0
-            && self.grants[disk].is_none()
-            && self.stores[disk].has_work()
-            && !self.is_read_out(disk)
-    }
-
-    /// Processor time for `requests`, and as much real time.
-    fn charge(&mut self, requests: usize) {
-        let spent = self.settings.request_cost.saturating_mul(requests as u64 + 1);
-        self.processor += spent;
-        self.now += spent;
-    }
-
-    /// The thread takes a moment to wake; a fault may make it a long one.
-    fn wake(&mut self) {
-        let delay = std::mem::take(&mut self.plane_delay);
-        let usual = Nanos(self.random.below(self.settings.wake_max.0));
-        if delay > Nanos::ZERO {
-            self.plane_delays.add(self.now, self.now.saturating_add(delay), self.promised_rate());
-        }
-        self.now = self.now.saturating_add(delay).saturating_add(usual);
-        self.happen_until(self.now);
-    }
-
-    fn hand_over(&mut self, completions: &mut Vec<Completion>) {
-        let count = self.ready.len().min(COMPLETIONS_MAX);
-        self.brought = count > 0 || !self.commands.is_empty() || !self.store_messages.is_empty();
-        self.charge(count);
-        let now = self.now;
-        completions.extend(self.ready.drain(..count).map(|c| Completion { at: now, ..c }));
-    }
-
-    /// True if the plane has something to look at.
-    fn awaited(&self) -> bool {
-        !self.ready.is_empty() || !self.commands.is_empty() || !self.store_messages.is_empty()
-    }
-
     /// When something happens next.
     fn next_at(&self) -> Option<Nanos> {
-        let event = self.heap.peek().map(|Reverse((at, ..))| *at);
-        let disk = self.disks.iter().filter_map(SimDisk::next_event).min();
-        event.into_iter().chain(disk).min()
+        self.course.next_at().into_iter().chain(self.disks.iter().filter_map(DiskSide::next_event)).min()
     }
 
     /// Lets everything happen that is due by `at`, and makes it that late.
     fn happen_until(&mut self, at: Nanos) {
-        let target = self.now.max(at);
+        let target = self.course.now().max(at);
         while let Some(next) = self.next_at().filter(|next| *next <= target) {
-            self.now = self.now.max(next);
-            let event = self.heap.peek().is_some_and(|Reverse((due, ..))| *due <= next);
-            if event && let Some(Reverse((_, _, event))) = self.heap.pop() {
-                self.happen(event);
-            } else {
-                self.serve_disks(next);
+            self.course.advance(next);
+            match self.course.take_due(next) {
+                Some(event) => self.happen(event),
+                None => self.serve_disks(next),
             }
         }
-        self.now = target;
+        self.course.advance(target);
     }
 
     fn happen(&mut self, event: WorldEvent) {
         match event {
-            WorldEvent::Writable(slot) => self.retry_send(slot),
-            WorldEvent::Client(stream, turn) => self.client_turns(stream, turn),
+            WorldEvent::Writable(slot) => self.transfers.retry_send(slot, &mut self.ledger, &mut self.course),
+            WorldEvent::Client(stream, turn) => {
+                if self.ledger.client_turns(stream, turn, &mut self.course)
+                    && let Some(slot) = self.transfers.handles().slot_of(stream)
+                {
+                    self.transfers.retry_send(slot, &mut self.ledger, &mut self.course);
+                }
+            }
             WorldEvent::StorePoke(disk) => {
-                let disk = usize::from(disk);
-                self.pokes[disk] = self.pokes[disk].filter(|at| *at > self.now);
-                self.with_store(disk, |store, now, out| store.poke(now, out));
+                self.disks[disk].poked(self.course.now());
+                self.with_store(disk, StoreThread::poke);
             }
             WorldEvent::StoreBegin(disk) => {
-                let disk = usize::from(disk);
-                let grant = self.grants[disk].expect("begun on a grant");
+                let grant = self.disks[disk].begun_grant();
                 self.with_store(disk, |store, now, out| store.grant(grant, now, out));
             }
-            WorldEvent::BufferedRead(index) => self.read_part_done(index, true),
-            WorldEvent::Looked { token, version, right } => self.looked(token, version, right),
-            WorldEvent::MemoryChanged(token) => self.memory_changed(token),
-            WorldEvent::Reports => {
-                self.reports_scheduled = false;
-                self.control_reads_reports();
+            WorldEvent::BufferedRead(place) => self.read_part_done(place, true),
+            WorldEvent::Looked { token, version, right } => {
+                self.transfers.looked(token, (version, right), &self.contents, &mut self.course);
             }
-            WorldEvent::Control(index) => self.control_event(index),
-        }
-    }
-
-    fn client_turns(&mut self, stream: u64, turn: ClientTurn) {
-        let Some(record) = self.streams.get_mut(&stream) else { return };
-        let stall_max = self.control.stall_max;
-        let reading = match turn {
-            ClientTurn::Reads(rate) => {
-                record.client_reads(rate, self.now, stall_max);
-                ClientReading::AtRate(rate)
-            }
-            ClientTurn::Stops => {
-                record.client_reads(BitRate(0), self.now, stall_max);
-                ClientReading::Stopped
-            }
-            ClientTurn::Resets => {
-                record.excuses.reset = true;
-                ClientReading::Reset
-            }
-        };
-        record.socket.set_reading(reading, self.now);
-        self.log.event(self.now, LogKind::Client, stream, 0, || format!("stream {stream} {turn:?}"));
-        if let Some(slot) = self.handles.slot_of(stream) {
-            self.retry_send(slot);
+            WorldEvent::MemoryChanged(token) => self.transfers.memory_changed(token, &mut self.course),
+            WorldEvent::Reports => self.read_reports(),
+            WorldEvent::Control(action) => self.act(action),
         }
     }
 
     /// Everything the disks have done by `at`.
     fn serve_disks(&mut self, at: Nanos) {
         for disk in 0..self.disks.len() {
-            if self.disks[disk].next_event().is_none_or(|due| due > at) {
-                continue;
+            for end in self.disks[disk].serve(at) {
+                match end {
+                    DiskEnd::Read { place, ok } => self.read_part_done(place, ok),
+                    DiskEnd::Store { op, bytes, ok } => {
+                        self.with_store(disk, |store, now, out| store.served(op, bytes, ok, now, out));
+                    }
+                }
             }
-            let mut served = std::mem::take(&mut self.served);
-            self.disks[disk].advance(at, &mut served);
-            for end in served.drain(..) {
-                self.request_over(disk, end);
-            }
-            self.served = served;
         }
     }
 
-    fn request_over(&mut self, disk: usize, end: ServedRequest) {
-        match RequestOwner::of(end.request.tag) {
-            RequestOwner::Read(index) => {
-                self.read_part_done(index, end.ok);
-            }
-            RequestOwner::Store => {
-                let DriveRequest { op, bytes, .. } = end.request;
-                self.with_store(disk, |store, now, out| store.served(op, bytes, end.ok, now, out));
-            }
-        }
+    fn read_part_done(&mut self, place: u32, ok: bool) {
+        self.transfers.read_part_done((place, ok), &self.contents, &mut self.disks, &mut self.course);
     }
 
     /// Lets a store thread act, and carries out its actions.
-    pub(crate) fn with_store(&mut self, disk: usize, act: impl FnOnce(&mut StoreThread, Nanos, &mut Actions)) {
-        let mut out = Actions::default();
-        act(&mut self.stores[disk], self.now, &mut out);
-        let number = u16::try_from(disk).expect("few disks");
-        for (op, offset, bytes) in out.requests.drain(..) {
-            self.submit_to_disk(disk, RequestOwner::Store, op, offset, bytes);
-        }
-        for message in &out.messages {
-            if let StoreMessage::Done(done) = message {
-                self.grants[disk] = None;
-                self.log.event(self.now, LogKind::Done, done.job.0, done.bytes, || format!("{done:?}"));
-            } else {
-                self.log.event(self.now, LogKind::Offer, u64::from(number), 0, || format!("{message:?}"));
-            }
-        }
-        self.store_messages.extend(out.messages.drain(..));
-        if let Some(at) = out.wake {
-            let at = at.max(self.now);
-            if self.pokes[disk].is_none_or(|known| at < known) {
-                self.pokes[disk] = Some(at);
-                self.schedule(at, WorldEvent::StorePoke(number));
-            }
-        }
-        self.control_hears_store(disk, &out);
-    }
-
-    /// Gives a disk a request.
-    pub(crate) fn submit_to_disk(&mut self, disk: usize, owner: RequestOwner, op: Op, offset: u64, bytes: u64) {
-        self.next_request += 1;
-        let request = DriveRequest { tag: owner.tag(self.next_request), op, offset, bytes };
-        self.disks[disk].submit(request, self.now);
+    fn with_store<T>(&mut self, disk: usize, act: impl FnOnce(&mut StoreThread, Nanos, &mut Actions) -> T) -> T {
+        let (result, mut out) = self.disks[disk].with_store(act, &mut self.course);
+        self.channel.send_store_messages(std::mem::take(&mut out.messages));
+        let excused = self.faults.disk_is_excused(disk, self.course.now());
+        let (random, channel) = (self.control.random(), &mut self.channel);
+        self.writers.store_acted(disk, (&out, excused), random, channel, &mut self.course);
+        result
     }
 
     /// The plane grants something.
     pub(crate) fn granted(&mut self, grant: Grant) {
-        self.called = true;
-        let disk = usize::from(grant.disk.0);
-        self.log.event(self.now, LogKind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
-        if disk >= self.disks.len() {
-            self.laws.broke(Law::QueueBounds, self.now, format!("a grant for no disk: {grant:?}"));
-            return;
+        self.thread.calls();
+        self.course.log(LogKind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
+        match self.disks.get_mut(usize::from(grant.disk.0)) {
+            Some(disk) => disk.grant(grant, &mut self.course),
+            None => self.course.broke(Law::QueueBounds, format!("a grant for no disk: {grant:?}")),
         }
-        if self.grants[disk].is_some() {
-            self.laws.broke(Law::QueueBounds, self.now, format!("a second grant is out: {grant:?}"));
-            return;
-        }
-        if self.spins[disk] && self.plane_reads[disk] > 0 {
-            let reads = self.plane_reads[disk];
-            self.laws.broke(Law::GrantsExclude, self.now, format!("{reads} reads are in flight: {grant:?}"));
-        }
-        self.grants[disk] = Some(grant);
-        self.grants_made[disk] += u64::from(self.stores[disk].waits_with(grant.job));
-        let latency = Nanos::from_micros(20 + self.random.below(100));
-        self.schedule(self.now.saturating_add(latency), WorldEvent::StoreBegin(grant.disk.0));
     }
 
-    /// The plane wants more memory, or less.
-    pub(crate) fn begin_memory_change(&mut self, token: Token, change: MemoryChange) {
-        self.called = true;
-        self.log.event(self.now, LogKind::Memory, 0, 0, || format!("{change:?}"));
-        let mut found = if self.memory_change.is_some() { Err("two changes of memory".to_owned()) } else { Ok(()) };
-        if let MemoryChange::GiveBack(chunks) = change {
-            found = found.and(self.arena.give_back(chunks).map_err(|e| e.0));
+    fn act(&mut self, action: ControlAction) {
+        let asks = self.control.asks();
+        match action {
+            ControlAction::Arrive if asks => {
+                if self.control.has_room() {
+                    self.arrive(None);
+                }
+                self.control.again(action, &mut self.course);
+            }
+            ControlAction::Again(reservation, content, rate) if asks => {
+                self.arrive(Some((reservation, content, rate)));
+            }
+            ControlAction::Again(reservation, ..) => self.command(Command::Release(reservation)),
+            ControlAction::Stop(stream) => self.stop(stream),
+            ControlAction::Seek if asks => {
+                self.seek();
+                self.control.again(action, &mut self.course);
+            }
+            ControlAction::Pause if asks => {
+                self.pause();
+                self.control.again(action, &mut self.course);
+            }
+            ControlAction::Viewer(action) if asks => {
+                let viewer = self.viewers.act(action, &mut self.ledger, &mut self.channel, &mut self.course);
+                viewer.into_iter().for_each(|viewer| self.viewer_considers(viewer));
+            }
+            ControlAction::Upload(disk) if asks => {
+                let source = self.writers.draw_upload(disk, self.control.random());
+                self.with_store(disk, |store, now, out| store.begin(source, now, out));
+            }
+            ControlAction::Record(disk) if asks => {
+                self.reserve(disk, None);
+                self.control.again(action, &mut self.course);
+            }
+            ControlAction::RecordAll(disk) if asks => self.reserve(disk, Some(self.control.rest(self.course.now()))),
+            ControlAction::Probe(disk) if asks => {
+                self.with_store(disk, |store, now, out| store.probe(8, now, out));
+                self.control.again(action, &mut self.course);
+            }
+            ControlAction::FaultBegins(index) => self.fault_begins(index),
+            ControlAction::FaultEnds(index) => self.fault_ends(index),
+            ControlAction::Audit => self.audit(),
+            ControlAction::Calm => {
+                self.control.calm();
+                self.calm = self.done_so_far();
+                self.control.again(ControlAction::Seek, &mut self.course);
+            }
+            ControlAction::Drain => {
+                self.calm = self.done_so_far().since(&self.calm);
+                self.viewers.end(&mut self.ledger, &mut self.channel, &mut self.course);
+                self.command(Command::Drain);
+                self.control.drain(&mut self.course);
+            }
+            ControlAction::StopLate => {
+                self.ledger.late_streams().into_iter().for_each(|stream| self.stop(stream));
+            }
+            ControlAction::Shutdown => {
+                self.control.end();
+                self.command(Command::Shutdown);
+            }
+            ControlAction::Arrive
+            | ControlAction::Seek
+            | ControlAction::Pause
+            | ControlAction::Viewer(_)
+            | ControlAction::Upload(_)
+            | ControlAction::Record(_)
+            | ControlAction::RecordAll(_)
+            | ControlAction::Probe(_) => {}
         }
-        self.laws.check(Law::OneOwner, self.now, found);
-        self.memory_change = Some(change);
-        self.schedule(self.now.saturating_add(MEMORY_CHANGE), WorldEvent::MemoryChanged(token));
     }
 
-    fn memory_changed(&mut self, token: Token) {
-        if let Some(MemoryChange::BringIn(chunks)) = self.memory_change.take() {
-            let found = self.arena.bring_in(chunks).map_err(|e| e.0);
-            self.laws.check(Law::OneOwner, self.now, found);
-        }
-        self.ready.push_back(Completion { token, result: Ok(1), at: self.now });
+    fn command(&mut self, command: Command) {
+        self.channel.command(command, &mut self.course);
     }
 
-    /// The plane reports.
-    pub(crate) fn reported(&mut self, report: Report) -> Result<(), Report> {
-        if self.reports_closed || self.reports.len() >= REPORTS_MAX {
-            return Err(report);
-        }
-        self.called = true;
-        self.reports.push_back(report);
-        if !self.reports_scheduled {
-            self.reports_scheduled = true;
-            let latency = Nanos::from_micros(20 + self.random.below(400));
-            self.schedule(self.now.saturating_add(latency), WorldEvent::Reports);
-        }
-        Ok(())
+    /// Begins a new delivery, or the next one of a session with its reservation.
+    fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
+        let Some((request, viewing)) = self.control.draw_arrival(session, &self.contents) else { return };
+        let rate = request.rate;
+        let stream = self.deliver(request);
+        self.control.choose_client(stream, rate, viewing, &mut self.course);
     }
-}
 
-/// Owner of a request, folded into its identifier beside a number that makes it unique.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RequestOwner {
-    /// A part of the plane's read in this place.
-    Read(u32),
-    /// The store thread's.
-    Store,
-}
-
-/// Bits of an identifier that tell the owner.
-const OWNER_BITS: u32 = 24;
-
-impl RequestOwner {
-    fn tag(self, number: u64) -> u64 {
-        let owner = match self {
-            Self::Store => 0,
-            Self::Read(index) => u64::from(index) + 1,
+    /// Asks the plane for a delivery; its number.
+    fn deliver(&mut self, request: SimDelivery) -> StreamId {
+        let SimDelivery { content: number, segments, rate, burst_bytes, service, viewer, waited } = request;
+        let (content, now) = (self.open_content(number), self.course.now());
+        let (id, socket) = (self.control.next_stream(), self.contents.descriptor());
+        let (held, hold) = match service {
+            Service::Constant { held, hold, .. } => (held, hold),
+            Service::BestEffort | Service::Beside { .. } => (None, false),
         };
-        assert!(owner < 1 << OWNER_BITS, "far fewer reads are in flight");
-        number << OWNER_BITS | owner
+        let requested = RequestedDelivery {
+            id,
+            fd: socket.as_raw_fd(),
+            version: content.version,
+            disk: content.disk(),
+            rate: (service != Service::BestEffort).then_some(rate),
+            burst_bytes,
+            hold,
+            continues: held.is_some(),
+            segments: segments.clone(),
+            at: now,
+            viewer,
+        };
+        let receiver = SimSocket::new(self.ledger.socket_bytes(rate), ClientReading::AtRate(line_of(rate)), now);
+        self.transfers.handles().give_socket(requested.fd, id.0);
+        self.ledger.open(requested, receiver, self.faults.excused_until(self.contents.content(number)));
+        let destination = DeliveryDestination::Socket(socket);
+        let delivery = Delivery { stream: id, destination, link: LinkId(0), segments, content, service, waited };
+        self.command(Command::Start(Box::new(delivery)));
+        id
     }
 
-    fn of(tag: u64) -> Self {
-        match (tag & ((1 << OWNER_BITS) - 1)).checked_sub(1) {
-            None => Self::Store,
-            Some(index) => Self::Read(u32::try_from(index).expect("24 bits")),
+    fn stop(&mut self, stream: u64) {
+        if self.ledger.stop(stream, self.course.now()) {
+            self.command(Command::Stop(StreamId(stream)));
+        }
+    }
+
+    /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.
+    fn seek(&mut self) {
+        let now = self.course.now();
+        let Some(stream) = self.ledger.pick_viewer(self.control.random(), now, |stream| stream.hold) else { return };
+        let Some(session) = self.ledger.seek(stream) else { return };
+        self.arrive(Some(session));
+        self.course.schedule(now, WorldEvent::Client(stream, ClientTurn::Resets));
+    }
+
+    /// A viewer that has its picture stops reading for a while.
+    fn pause(&mut self) {
+        let stream = self.ledger.pick_viewer(self.control.random(), self.course.now(), |_| true);
+        let rate = stream.and_then(|stream| self.ledger.delivery(stream)?.requested.rate);
+        if let (Some(stream), Some(rate)) = (stream, rate) {
+            self.pauses += 1;
+            self.control.pause(stream, rate, &mut self.course);
+        }
+    }
+
+    /// Asks for the next segment of each track of a viewer that has room for one.
+    fn viewer_considers(&mut self, viewer: usize) {
+        for track in 0..self.viewers.tracks(viewer) {
+            let id = ViewerTrackId { viewer, track };
+            let request = self.viewers.consider(id, &mut self.contents, &self.ledger, &mut self.course);
+            if let Some(request) = request {
+                let stream = self.deliver(request);
+                self.viewers.runs(id, stream.0);
+            }
+        }
+    }
+
+    /// Asks for a recording that lasts so long; for a while if none.
+    fn reserve(&mut self, disk: usize, lasts: Option<Nanos>) {
+        let stream = self.control.next_stream();
+        let command = self.writers.draw_recording(stream, disk, lasts, self.control.random());
+        self.command(command);
+    }
+
+    fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId, place: RecordingPlace) {
+        let granted = (reservation, place);
+        let parts = self.writers.recording_begins(stream, granted, self.control.random(), &mut self.course);
+        for (disk, source) in parts {
+            let upload = self.with_store(disk, |store, now, out| store.begin(source, now, out));
+            self.writers.part_begins(disk, upload, reservation);
+        }
+    }
+
+    fn fault_begins(&mut self, index: usize) {
+        let begun = self.faults.begin(index, self.control.random(), &mut self.course);
+        let now = self.course.now();
+        match begun.fault {
+            Fault::PlaneLate => self.thread.delay(begun.lasts),
+            Fault::ReportsFull => self.channel.close_reports(),
+            Fault::Truncate { disk } => self.spoil_content(disk, Spoiling::Cut),
+            Fault::Rewrite { disk } => self.spoil_content(disk, Spoiling::Rewritten),
+            fault => {
+                if let Some(disk) = fault.drive() {
+                    let side = &mut self.disks[disk];
+                    self.faults.apply(disk, side, now);
+                    self.faults.excuse(disk, begun, side.promised_share(), now, &mut self.ledger);
+                }
+            }
+        }
+    }
+
+    fn spoil_content(&mut self, disk: usize, how: Spoiling) {
+        if let Some(version) = self.contents.spoil(disk, how) {
+            self.ledger.content_spoilt(version);
+        }
+    }
+
+    fn fault_ends(&mut self, index: usize) {
+        let (fault, now) = (self.faults.end(index, &mut self.course), self.course.now());
+        if let Some(disk) = fault.drive() {
+            self.faults.apply(disk, &mut self.disks[disk], now);
+        } else if fault == Fault::ReportsFull {
+            self.channel.open_reports(now);
+        }
+    }
+
+    fn audit(&mut self) {
+        self.ledger.audit(AUDIT, self.thread.is_delayed(), &self.channel, &mut self.course);
+        for (number, disk) in self.disks.iter_mut().enumerate() {
+            let excused = self.faults.disk_is_excused(number, self.course.now());
+            disk.audit(AUDIT, excused, &mut self.course);
+        }
+        if !self.control.has_ended() {
+            self.course.act_in(AUDIT, ControlAction::Audit);
+        }
+    }
+
+    fn done_so_far(&mut self) -> Calm {
+        let now = self.course.now();
+        let spent = self.disks.iter_mut().fold(Spent::default(), |sum, disk| sum.and(&disk.spent(now)));
+        Calm { spent, writes: self.writers.tally() }
+    }
+
+    /// Reads everything the plane reported.
+    pub(crate) fn read_reports(&mut self) {
+        while let Some(report) = self.channel.take_report(&mut self.course) {
+            match report {
+                Report::Started { stream, reservation } => {
+                    self.ledger.started(stream, reservation, &mut self.course);
+                    let viewer = self.ledger.delivery(stream.0).and_then(LedgerEntry::watching);
+                    viewer.into_iter().for_each(|id| self.viewer_considers(id.viewer));
+                }
+                Report::Refused { delivery, .. } => self.comes_back(&delivery, None),
+                Report::Finished { delivery, end } => self.comes_back(&delivery, Some(&end)),
+                Report::Reserved { stream, reservation, place } => self.recording_begins(stream, reservation, place),
+                Report::ReserveRefused { stream, .. } => self.writers.recording_refused(stream, &mut self.course),
+                Report::Posted { stream } => unreachable!("{stream:?}: simulated deliveries go to sockets"),
+                Report::Unused(content) => drop(content),
+                Report::Kept(stored) => drop(stored),
+                Report::Profiled { profile, .. } => drop(profile),
+                Report::Event(event) => self.event(event),
+            }
+        }
+    }
+
+    fn event(&mut self, event: News) {
+        self.events += 1;
+        match event {
+            News::Miss { stream, late } => {
+                self.ledger.judge_miss(stream.0, late, &self.channel, &mut self.course);
+            }
+            News::DiskFailing { disk, hung }
+                if !self.faults.disk_is_excused(usize::from(disk.0), self.course.now()) =>
+            {
+                let what = if hung { "does not answer" } else { "errs" };
+                self.course.broke(Law::EveryEndHasAReason, format!("{disk:?} is reported, it {what}, and it works"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A delivery is over, or was refused if there is no `end`.
+    fn comes_back(&mut self, delivery: &Delivery, end: Option<&Ending>) {
+        let socket = delivery.destination.socket().expect("simulated deliveries go to sockets");
+        let (stream, fd) = (delivery.stream, socket.as_raw_fd());
+        let Some(mut record) = self.ledger.close((stream, fd), end, &mut self.course) else { return };
+        self.course.judge(self.transfers.handles().socket_returned(fd, stream.0));
+        if record.requested.viewer.is_none() {
+            self.control.delivery_over();
+        }
+        self.ledger.judge_end(&record, end, &self.channel, &mut self.course);
+        if let Some(id) = record.watching() {
+            let over = (&mut record, end);
+            let (ledger, channel) = (&mut self.ledger, &mut self.channel);
+            if self.viewers.delivery_over(id, over, self.control.asks(), ledger, channel, &mut self.course) {
+                self.viewer_considers(id.viewer);
+            }
+        } else if let Some(session) = end.and_then(|end| record.session(end)) {
+            // The viewer asks for more after a while, or is gone and its reservation given back.
+            if !self.control.session_goes_on(session, &mut self.course) {
+                self.command(Command::Release(session.0));
+            }
+        }
+    }
+
+    /// After the plane has ended: everything it was given came back.
+    pub(crate) fn finish(&mut self) {
+        self.read_reports();
+        if !self.control.has_ended() {
+            self.course.broke(Law::EveryEndHasAReason, "the plane ended without a drain");
+        }
+        self.ledger.judge_last(&mut self.course);
+    }
+
+    pub(crate) fn tally(&self) -> Tally {
+        Tally {
+            deliveries: self.ledger.tally(),
+            writes: self.writers.tally(),
+            disks: self.disks.iter().map(DiskSide::tally).fold(Default::default(), |sum, disk| disk.and(&sum)),
+            pauses: self.pauses,
+            events: self.events,
+            calm: self.calm,
         }
     }
 }

@@ -13,10 +13,10 @@ fn a_mirror_without_loss_promise_carries_both_disks_load() {
         let [careful, report] = [true, false].map(|survives| sim::run(&full(survives), Trace::Off));
         for report in [&careful, &report] {
             // Of all viewers that come at once to a full disk one may hear after five seconds that it does not start.
-            assert_eq!((&report.broken, report.tally.excused_misses), (&None, 0), "{:?}", report.tally);
-            assert!(report.tally.refused > 0, "it was full: {:?}", report.tally);
+            assert_eq!((&report.broken, report.tally.deliveries.excused_misses), (&None, 0), "{:?}", report.tally);
+            assert!(report.tally.deliveries.refused > 0, "it was full: {:?}", report.tally);
         }
-        let [few, many] = [&careful, &report].map(|report| report.tally.running_max);
+        let [few, many] = [&careful, &report].map(|report| report.tally.deliveries.running_max);
         println!("{disks} disks: {few} and {many}");
         assert!(many * 10 > few * 17, "{disks} disks: {few} and {many}");
     }
@@ -53,8 +53,12 @@ fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> RunR
 fn lawful(report: &RunReport, what: &str) {
     assert_eq!(report.broken, None, "{what}: {:?}", report.tally);
     let tally = &report.tally;
-    assert!(tally.refused > 0 && tally.running_max > 40, "{what}: it was full: {tally:?}");
-    assert_eq!((tally.excused_misses, tally.completed), (0, tally.started), "{what}: nobody noticed: {tally:?}");
+    assert!(tally.deliveries.refused > 0 && tally.deliveries.running_max > 40, "{what}: it was full: {tally:?}");
+    assert_eq!(
+        (tally.deliveries.excused_misses, tally.deliveries.completed),
+        (0, tally.deliveries.started),
+        "{what}: nobody noticed: {tally:?}"
+    );
 }
 
 #[test]
@@ -83,8 +87,8 @@ fn the_last_disk_of_a_mirror_may_be_silent_for_a_moment() {
             // With time to make up for the loss.
             let report = sim::run(&Scenario { faults: vec![dead, silent], ..watched(seed, 2, 50) }, Trace::Off);
             let tally = &report.tally;
-            let ended = (tally.completed, tally.shed);
-            assert_eq!((&report.broken, ended), (&None, (tally.started, 0)), "seed {seed}: {tally:?}");
+            let ended = (tally.deliveries.completed, tally.deliveries.shed);
+            assert_eq!((&report.broken, ended), (&None, (tally.deliveries.started, 0)), "seed {seed}: {tally:?}");
         }
     }
 }
@@ -94,7 +98,7 @@ fn a_failed_mirror_disk_delays_no_stream_beside_writers() {
     // In 8, once, a stream's clock began although its next byte, on its second disk, could not come in time.
     for (seed, fault) in [(5, Fault::Hang { disk: 0 }), (8, Fault::Hang { disk: 0 }), (5, Fault::Dead { disk: 1 })] {
         let report = mirror(seed, 2, Some(fault), 2);
-        assert!(report.tally.uploads > 20, "{:?}", report.tally);
+        assert!(report.tally.writes.uploads > 20, "{:?}", report.tally);
         lawful(&report, &format!("{fault:?} beside writers"));
     }
 }
@@ -141,7 +145,7 @@ fn viewers_that_share_reads_continue_from_the_other_disk() {
         ];
         let report = sim::run(&scenario, Trace::Off);
         assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
-        assert!(report.tally.running_max > 75, "{:?}", report.tally);
+        assert!(report.tally.deliveries.running_max > 75, "{:?}", report.tally);
     }
 }
 
@@ -163,7 +167,7 @@ fn a_disk_silent_over_writes_costs_its_few_viewers_nothing() {
         scenario.safety = SECS(48);
         let report = sim::run(&scenario, Trace::Off);
         assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
-        assert!(report.tally.uploads > 0 && report.tally.running_max > 0, "{:?}", report.tally);
+        assert!(report.tally.writes.uploads > 0 && report.tally.deliveries.running_max > 0, "{:?}", report.tally);
     }
 }
 
@@ -181,7 +185,7 @@ fn a_start_near_the_end_of_a_unit_goes_on_from_the_next_disk_at_once() {
             (scenario.safety, scenario.liveness) = (SECS(25), Nanos::ZERO);
             let report = sim::run(&scenario, Trace::Off);
             assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
-            assert!(report.tally.uploads > 0 && report.tally.started > 20, "{:?}", report.tally);
+            assert!(report.tally.writes.uploads > 0 && report.tally.deliveries.started > 20, "{:?}", report.tally);
         }
     }
 }
@@ -198,6 +202,6 @@ fn several_ranges_of_a_mirror_of_which_a_disk_dies_are_read_on() {
         scenario.faults = vec![FaultAt { at: SECS(30), lasts: SECS(10), fault: Fault::Dead { disk: 1 } }];
         let report = sim::run(&scenario, Trace::Off);
         assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
-        assert!(report.tally.best_effort > 5, "{:?}", report.tally);
+        assert!(report.tally.deliveries.best_effort > 5, "{:?}", report.tally);
     }
 }

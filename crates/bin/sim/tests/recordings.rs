@@ -22,20 +22,24 @@ fn recorded(cameras: u32, rate: u64, viewers: u32) -> RunReport {
 #[test]
 fn a_disk_records_96_cameras_of_4_mbit_beside_40_viewers() {
     let tally = recorded(96, 4_000_000, 40).tally;
-    assert_eq!((tally.recordings, tally.recordings_refused, tally.running_max), (96, 0, 40), "{tally:?}");
+    assert_eq!(
+        (tally.writes.recordings, tally.writes.recordings_refused, tally.deliveries.running_max),
+        (96, 0, 40),
+        "{tally:?}"
+    );
 }
 
 /// In the slowest zone, with strokes between them, there is no room for all; they lie elsewhere.
 #[test]
 fn cameras_that_come_together_wait_for_each_others_places_instead_of_being_refused() {
     let tally = recorded(128, 4_000_000, 0).tally;
-    assert_eq!((tally.recordings, tally.recordings_refused), (128, 0), "{tally:?}");
+    assert_eq!((tally.writes.recordings, tally.writes.recordings_refused), (128, 0), "{tally:?}");
 }
 
 #[test]
 fn five_hundred_slow_cameras_fit_a_disk() {
     let tally = recorded(512, 500_000, 0).tally;
-    assert_eq!((tally.recordings, tally.recordings_refused), (512, 0), "{tally:?}");
+    assert_eq!((tally.writes.recordings, tally.writes.recordings_refused), (512, 0), "{tally:?}");
 }
 
 /// Runs `cameras` cameras of 4 Mbit/s alone, with `copies` copies of each spread over `disks` disks. Returns how many were recorded.
@@ -47,7 +51,7 @@ fn spread(disks: usize, copies: u8, cameras: u32) -> u64 {
     (scenario.safety, scenario.liveness) = (SECS(25), SECS(5));
     let report = sim::run(&scenario, Trace::Off);
     assert_eq!(report.broken, None);
-    report.tally.recordings
+    report.tally.writes.recordings
 }
 
 #[test]
@@ -72,5 +76,9 @@ fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_half_again_its_viewers() 
     (scenario.safety, scenario.liveness) = (SECS(30), SECS(10));
     let RunReport { broken, tally, .. } = sim::run(&scenario, Trace::Off);
     assert_eq!(broken, None);
-    assert_eq!((tally.recordings, tally.recordings_refused, tally.running_max), (96, 0, 63), "{tally:?}");
+    assert_eq!(
+        (tally.writes.recordings, tally.writes.recordings_refused, tally.deliveries.running_max),
+        (96, 0, 63),
+        "{tally:?}"
+    );
 }

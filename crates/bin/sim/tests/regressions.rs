@@ -42,7 +42,7 @@ fn short_reads_are_not_taken_for_a_cut_content() {
     let mut scenario = small(DriveProfile::Desktop, 8);
     scenario.short_read = 0.3;
     scenario.load.fragments_max = 20;
-    assert!(lawful(&scenario).tally.completed > 8);
+    assert!(lawful(&scenario).tally.deliveries.completed > 8);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn streams_slower_than_a_page_a_tick_start_and_end() {
     scenario.load.content_bytes = (1, 200_000);
     scenario.tick = scenario.cycle;
     scenario.load.burst_max = SECS(4);
-    assert!(lawful(&scenario).tally.completed > 40);
+    assert!(lawful(&scenario).tally.deliveries.completed > 40);
 }
 
 #[test]
@@ -61,7 +61,10 @@ fn a_disk_grants_again_after_a_grant_that_hung() {
     scenario.liveness = SECS(30);
     scenario.faults = vec![FaultAt { at: SECS(10), lasts: SECS(8), fault: Fault::Hang { disk: 0 } }];
     let tally = lawful(&scenario).tally;
-    assert!(tally.uploads > tally.calm.uploads && tally.calm.uploads > 0, "before and after: {tally:?}");
+    assert!(
+        tally.writes.uploads > tally.calm.writes.uploads && tally.calm.writes.uploads > 0,
+        "before and after: {tally:?}"
+    );
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn bulk_reads_without_end_leave_uploads_their_share() {
         scenario.load.best_effort_share = 0.7;
         scenario.load.viewing = (SECS(60), SECS(120));
         let tally = lawful(&scenario).tally;
-        assert!(tally.best_effort > 2 && tally.uploads > 5, "{profile:?}: {tally:?}");
+        assert!(tally.deliveries.best_effort > 2 && tally.writes.uploads > 5, "{profile:?}: {tally:?}");
     }
 }
 
@@ -82,7 +85,7 @@ fn bulk_reads_without_end_leave_small_reads_of_the_store_their_turn() {
     scenario.load.viewing = (SECS(60), SECS(120));
     scenario.load.probes = MS(700);
     let tally = lawful(&scenario).tally;
-    assert!(tally.best_effort > 20 && tally.best_effort_wait_max < SECS(5), "{tally:?}");
+    assert!(tally.deliveries.best_effort > 20 && tally.disks.best_effort_wait_max < SECS(5), "{tally:?}");
 }
 
 #[test]
@@ -91,7 +94,7 @@ fn bulk_reads_without_a_buffer_leave_the_disk_free() {
     scenario.chunks = 64;
     scenario.load.best_effort_share = 0.5;
     let tally = lawful(&scenario).tally;
-    assert!(tally.best_effort > 10 && tally.refused > 0 && tally.uploads > 0, "{tally:?}");
+    assert!(tally.deliveries.best_effort > 10 && tally.deliveries.refused > 0 && tally.writes.uploads > 0, "{tally:?}");
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn a_late_loop_gives_no_viewer_the_delay_at_twice_its_rate() {
     let mut scenario = small(DriveProfile::Desktop, 40);
     scenario.load.burst_max = SECS(3);
     scenario.faults = (2..14).map(|n| FaultAt { at: SECS(2 * n), lasts: MS(150), fault: Fault::PlaneLate }).collect();
-    assert!(lawful(&scenario).tally.completed > 20);
+    assert!(lawful(&scenario).tally.deliveries.completed > 20);
 }
 
 #[test]
@@ -109,7 +112,7 @@ fn bursts_pauses_and_bulk_reads_fit_a_narrow_link() {
     scenario.load.burst_max = SECS(4);
     (scenario.load.best_effort_share, scenario.load.pause_share) = (0.3, 0.3);
     let tally = lawful(&scenario).tally;
-    assert!(tally.best_effort > 3 && tally.completed > 20, "{tally:?}");
+    assert!(tally.deliveries.best_effort > 3 && tally.deliveries.completed > 20, "{tally:?}");
 }
 
 /// Clients that pause for longer than they may keep their reservation, and read again: it is theirs again, by the same
@@ -156,7 +159,7 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
     scenario.load.contents_per_disk = 5;
     scenario.load.popularity = Popularity::Favourites;
     scenario.load.viewing = (SECS(1), SECS(3));
-    assert!(lawful(&scenario).tally.completed > 60);
+    assert!(lawful(&scenario).tally.deliveries.completed > 60);
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn writes_of_recordings_do_not_stay_dirty() {
     scenario.load.recordings = SECS(2);
     scenario.load.recording_rates = vec![BitRate(25_000_000)];
     let tally = lawful(&scenario).tally;
-    assert!(tally.recordings > 3 && tally.commits > 3, "{tally:?}");
+    assert!(tally.writes.recordings > 3 && tally.writes.commits > 3, "{tally:?}");
 }
 
 /// A job had to fit into the rest of the round beside a recording: of each half second the disk was idle for up to a third
@@ -176,8 +179,8 @@ fn a_disk_that_records_is_not_idle_while_uploads_wait() {
         let mut scenario = with_uploads(small(profile, 10), 3);
         scenario.load.recordings = SECS(5);
         let tally = lawful(&scenario).tally;
-        assert!(tally.recordings > 3 && tally.uploads > 20, "{profile:?}: {tally:?}");
-        assert_eq!(tally.idle_beside_work_max, Nanos::ZERO, "{profile:?}: {tally:?}");
+        assert!(tally.writes.recordings > 3 && tally.writes.uploads > 20, "{profile:?}: {tally:?}");
+        assert_eq!(tally.disks.idle_beside_work_max, Nanos::ZERO, "{profile:?}: {tally:?}");
     }
 }
 
@@ -188,7 +191,7 @@ fn contents_in_the_page_cache_start_beside_commits_and_reads() {
     scenario.load.contents_per_disk = 20;
     scenario.load.popularity = Popularity::Favourites;
     let tally = lawful(&scenario).tally;
-    assert!(tally.completed > 40 && tally.commits > 5, "{tally:?}");
+    assert!(tally.deliveries.completed > 40 && tally.writes.commits > 5, "{tally:?}");
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn uploads_live_beside_a_full_disk_that_becomes_slow() {
     scenario.load.best_effort_share = 0.2;
     scenario.faults = vec![FaultAt { at: SECS(10), lasts: SECS(5), fault: Fault::Slow { disk: 0, factor: 2.5 } }];
     let tally = lawful(&scenario).tally;
-    assert!(tally.running_max > 20 && tally.uploads > 3, "{tally:?}");
+    assert!(tally.deliveries.running_max > 20 && tally.writes.uploads > 3, "{tally:?}");
 }
 
 /// Ten streams and six recordings; the disk's reads would fit three times, with its recordings they do not. The law that no
@@ -211,7 +214,7 @@ fn a_disk_that_records_has_less_time_to_spare() {
     scenario.safety = SECS(40);
     scenario.faults = vec![FaultAt { at: SECS(20), lasts: SECS(15), fault: Fault::Slow { disk: 0, factor: 3.0 } }];
     let tally = lawful(&scenario).tally;
-    assert!(tally.recordings > 3 && tally.shed > 0, "{tally:?}");
+    assert!(tally.writes.recordings > 3 && tally.deliveries.shed > 0, "{tally:?}");
 }
 
 /// Cameras that fall silent while no commit succeeds: no more bytes of them come that would be made durable with those written,
@@ -225,5 +228,5 @@ fn bytes_of_failed_commits_become_durable_after_the_hang() {
     scenario.load.durable = SECS(3);
     scenario.faults = vec![FaultAt { at: SECS(8), lasts: SECS(9), fault: Fault::BadSectors { disk: 0 } }];
     let tally = lawful(&scenario).tally;
-    assert!(tally.recordings > 3, "{tally:?}");
+    assert!(tally.writes.recordings > 3, "{tally:?}");
 }

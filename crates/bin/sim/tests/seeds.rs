@@ -54,7 +54,7 @@ fn a_disk_filled_to_its_last_stream_keeps_every_deadline() {
     let scenario = Scenario::steady(1, DriveProfile::Desktop, 1 << 30, BitRate(8_800_000), 200);
     let report = sim::run(&scenario, Trace::Tail);
     assert_lawful(&report);
-    assert!(report.tally.running_max > 40 && report.tally.refused > 0, "{:?}", report.tally);
+    assert!(report.tally.deliveries.running_max > 40 && report.tally.deliveries.refused > 0, "{:?}", report.tally);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn many_starts_at_once_wait_for_seconds_and_break_no_law() {
         scenario.load.arrivals = Nanos::from_millis(5);
         let report = sim::run(&scenario, Trace::Tail);
         assert_lawful(&report);
-        assert_eq!((report.tally.started, report.tally.first_bytes), (25, 25));
-        assert!(report.tally.first_byte_max < Nanos::from_secs(2), "{:?}", report.tally);
+        assert_eq!((report.tally.deliveries.started, report.tally.deliveries.first_bytes), (25, 25));
+        assert!(report.tally.deliveries.first_byte_max < Nanos::from_secs(2), "{:?}", report.tally);
     }
 }

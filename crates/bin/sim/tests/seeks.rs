@@ -16,7 +16,7 @@ fn seeks(seed: u64, per_second: u64) -> RunReport {
     (scenario.safety, scenario.liveness) = (SECS(30), SECS(60));
     let report = sim::run(&scenario, Trace::Tail);
     assert_eq!(report.broken, None, "{per_second} seeks/s");
-    assert!(report.tally.running_max > 95, "{:?}", report.tally);
+    assert!(report.tally.deliveries.running_max > 95, "{:?}", report.tally);
     report
 }
 
@@ -25,9 +25,9 @@ fn seeks_on_a_full_disk_have_their_first_byte_in_time_or_are_refused() {
     for per_second in [10, 30] {
         let tally = seeks(1, per_second).tally;
         let asked = 60 * per_second;
-        assert!(tally.first_bytes > asked * 8 / 10, "{per_second} seeks/s: {tally:?}");
-        assert!(tally.sessions_refused < asked / 10, "{per_second} seeks/s: {tally:?}");
-        assert_eq!((tally.shed, tally.excused_misses), (0, 0), "{per_second} seeks/s: {tally:?}");
+        assert!(tally.deliveries.first_bytes > asked * 8 / 10, "{per_second} seeks/s: {tally:?}");
+        assert!(tally.deliveries.sessions_refused < asked / 10, "{per_second} seeks/s: {tally:?}");
+        assert_eq!((tally.deliveries.shed, tally.deliveries.excused_misses), (0, 0), "{per_second} seeks/s: {tally:?}");
     }
 }
 

@@ -31,7 +31,7 @@ fn run(scenario: &Scenario) -> RunReport {
 fn an_evening_of_200_viewers_of_40_films_is_admitted() {
     let report = run(&evening(1));
     assert_eq!(report.broken, None);
-    assert!(report.tally.running_max >= 195, "{:?}", report.tally);
+    assert!(report.tally.deliveries.running_max >= 195, "{:?}", report.tally);
 }
 
 #[test]
@@ -41,8 +41,8 @@ fn viewers_that_pause_need_reads_of_their_own_and_get_them() {
     scenario.liveness = Nanos::from_secs(120);
     let report = run(&scenario);
     assert_eq!(report.broken, None);
-    assert!(report.tally.running_max >= 190 && report.tally.pauses >= 45, "{:?}", report.tally);
-    assert_eq!(report.tally.late_after_pause, 0, "{:?}", report.tally);
+    assert!(report.tally.deliveries.running_max >= 190 && report.tally.pauses >= 45, "{:?}", report.tally);
+    assert_eq!(report.tally.deliveries.late_after_pause, 0, "{:?}", report.tally);
 }
 
 #[test]
@@ -54,7 +54,11 @@ fn viewers_that_pause_and_seek_keep_their_rate() {
     scenario.liveness = Nanos::from_secs(120);
     let report = run(&scenario);
     assert_eq!(report.broken, None);
-    assert!(report.tally.running_max >= 190 && report.tally.requested >= 235, "{:?}", report.tally);
+    assert!(
+        report.tally.deliveries.running_max >= 190 && report.tally.deliveries.requested >= 235,
+        "{:?}",
+        report.tally
+    );
     assert!(report.tally.pauses >= 45, "{:?}", report.tally);
-    assert_eq!(report.tally.late_after_pause, 0, "{:?}", report.tally);
+    assert_eq!(report.tally.deliveries.late_after_pause, 0, "{:?}", report.tally);
 }

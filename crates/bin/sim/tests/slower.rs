@@ -21,14 +21,14 @@ fn slower(factor: f64) -> RunReport {
     scenario.faults = vec![FaultAt { at: SECS(30), lasts: SECS(25), fault: Fault::Slow { disk: 0, factor } }];
     let report = sim::run(&scenario, Trace::Off);
     assert_eq!(report.broken, None, "{factor}");
-    assert!(report.tally.running_max > 60 && report.tally.uploads > 20, "{:?}", report.tally);
+    assert!(report.tally.deliveries.running_max > 60 && report.tally.writes.uploads > 20, "{:?}", report.tally);
     report
 }
 
 #[test]
 fn a_disk_that_is_slower_within_its_margin_costs_no_stream_a_tick() {
     for factor in [1.1, 1.2, 1.3] {
-        assert_eq!(slower(factor).tally.excused_misses, 0, "{factor} times slower");
+        assert_eq!(slower(factor).tally.deliveries.excused_misses, 0, "{factor} times slower");
     }
 }
 
@@ -55,10 +55,13 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams_and_keeps_the_oth
     for seed in 1..=3 {
         for percent in [120_u32, 150, 250] {
             let tally = too_slow(seed, (DriveProfile::Desktop, 120), f64::from(percent) / 100.0);
-            let lost = tally.running_max * u64::from(percent - 100) / u64::from(percent);
-            assert!((1..=lost + lost.div_ceil(20)).contains(&tally.shed), "seed {seed}, {percent} %: {tally:?}");
+            let lost = tally.deliveries.running_max * u64::from(percent - 100) / u64::from(percent);
+            assert!(
+                (1..=lost + lost.div_ceil(20)).contains(&tally.deliveries.shed),
+                "seed {seed}, {percent} %: {tally:?}"
+            );
             // Of 40,000: no stream ends before the disk has lost so much time that some of it may already be missing.
-            assert!(tally.excused_misses <= 10, "seed {seed}, {percent} %: {tally:?}");
+            assert!(tally.deliveries.excused_misses <= 10, "seed {seed}, {percent} %: {tally:?}");
         }
     }
 }
@@ -69,7 +72,7 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams_and_keeps_the_oth
 fn a_slow_drive_of_few_streams_ends_its_excess_at_once() {
     for seed in 1..=6 {
         let tally = too_slow(seed, (DriveProfile::T7k250, 35), 2.5);
-        assert!((15..=21).contains(&tally.shed), "seed {seed}: {tally:?}");
-        assert!(tally.excused_misses <= 10, "seed {seed}: {tally:?}");
+        assert!((15..=21).contains(&tally.deliveries.shed), "seed {seed}: {tally:?}");
+        assert!(tally.deliveries.excused_misses <= 10, "seed {seed}: {tally:?}");
     }
 }

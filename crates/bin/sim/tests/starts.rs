@@ -20,7 +20,7 @@ fn at_once(seed: u64, contents: u32, streams: u32) -> RunReport {
     drive.profile = Some(DiskProfile::spindle_default().scaled_to(ByteCount(drive.parameters.size)));
     let report = sim::run(&scenario, Trace::Tail);
     assert_eq!(report.broken, None, "seed {seed}");
-    assert_eq!(report.tally.started, u64::from(streams));
+    assert_eq!(report.tally.deliveries.started, u64::from(streams));
     report
 }
 
@@ -28,8 +28,8 @@ fn at_once(seed: u64, contents: u32, streams: u32) -> RunReport {
 fn forty_viewers_of_one_content_have_their_first_bytes_within_a_cycle() {
     for seed in 0..4 {
         let report = at_once(seed, 1, 40);
-        assert_eq!(report.tally.first_bytes, 40);
-        assert!(report.tally.first_byte_max < CYCLE, "seed {seed}: {:?}", report.tally);
+        assert_eq!(report.tally.deliveries.first_bytes, 40);
+        assert!(report.tally.deliveries.first_byte_max < CYCLE, "seed {seed}: {:?}", report.tally);
     }
 }
 
@@ -39,8 +39,8 @@ fn forty_viewers_of_one_content_have_their_first_bytes_within_a_cycle() {
 fn viewers_of_a_few_contents_wait_for_the_starts_of_those_only() {
     let round = Nanos::from_secs(1);
     let (few, shared, many) = (at_once(1, 10, 10), at_once(1, 10, 40), at_once(1, 40, 40));
-    assert_eq!((few.tally.first_bytes, shared.tally.first_bytes), (10, 40));
-    let longest = |report: &RunReport| report.tally.first_byte_max;
+    assert_eq!((few.tally.deliveries.first_bytes, shared.tally.deliveries.first_bytes), (10, 40));
+    let longest = |report: &RunReport| report.tally.deliveries.first_byte_max;
     assert!(longest(&shared) < longest(&few).saturating_add(round), "{:?}", shared.tally);
     assert!(longest(&many) > longest(&shared).saturating_mul(2), "{:?}", many.tally);
 }
@@ -55,8 +55,8 @@ fn all_starts_that_would_be_late_are_refused_at_once() {
     scenario.load.viewing = (Nanos::from_secs(30), Nanos::from_secs(40));
     let report = sim::run(&scenario, Trace::Tail);
     assert_eq!(report.broken, None);
-    assert!(report.tally.started > 75 && report.tally.refused > 20, "{:?}", report.tally);
-    assert!(report.tally.refusal_max < CYCLE, "{:?}", report.tally);
+    assert!(report.tally.deliveries.started > 75 && report.tally.deliveries.refused > 20, "{:?}", report.tally);
+    assert!(report.tally.deliveries.refusal_max < CYCLE, "{:?}", report.tally);
 }
 
 /// A server's restart: all viewers come back within five seconds, each to another content.
@@ -70,8 +70,8 @@ fn a_herd_begins_in_time_or_is_refused_at_once() {
         scenario.safety = Nanos::from_secs(20);
         let report = sim::run(&scenario, Trace::Tail);
         assert_eq!(report.broken, None, "seed {seed}");
-        assert!(report.tally.started > 65, "seed {seed}: {:?}", report.tally);
-        assert!(report.tally.refusal_max < CYCLE, "seed {seed}: {:?}", report.tally);
+        assert!(report.tally.deliveries.started > 65, "seed {seed}: {:?}", report.tally);
+        assert!(report.tally.deliveries.refusal_max < CYCLE, "seed {seed}: {:?}", report.tally);
     }
 }
 
@@ -86,6 +86,6 @@ fn a_full_disk_of_slow_streams_is_served_in_sweeps_while_it_catches_up() {
         scenario.load.viewing = (Nanos::from_secs(90), Nanos::from_secs(120));
         let report = sim::run(&scenario, Trace::Tail);
         assert_eq!(report.broken, None, "seed {seed}");
-        assert!(report.tally.started > 380, "seed {seed}: {:?}", report.tally);
+        assert!(report.tally.deliveries.started > 380, "seed {seed}: {:?}", report.tally);
     }
 }

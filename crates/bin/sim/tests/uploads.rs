@@ -30,8 +30,11 @@ impl Case {
         scenario.load.viewing = (SECS(130), SECS(130));
         let report = sim::run(&scenario, Trace::Off);
         assert_eq!(report.broken, None, "seed {seed}");
-        assert_eq!(report.tally.excused_misses, 0, "seed {seed}: nobody has an excuse here");
-        assert!(report.tally.running_max + 1 >= u64::from(streams), "seed {seed}: all that the disk carries run");
+        assert_eq!(report.tally.deliveries.excused_misses, 0, "seed {seed}: nobody has an excuse here");
+        assert!(
+            report.tally.deliveries.running_max + 1 >= u64::from(streams),
+            "seed {seed}: all that the disk carries run"
+        );
         report.tally.calm
     }
 
@@ -40,7 +43,7 @@ impl Case {
         let calm = self.run(seed);
         let seconds = calm.spent.total().as_secs_f64();
         #[allow(clippy::cast_precision_loss, reason = "a ratio")]
-        let bytes = calm.upload_bytes as f64;
+        let bytes = calm.writes.upload_bytes as f64;
         (bytes / seconds, calm.spent.reading.as_secs_f64() / seconds)
     }
 

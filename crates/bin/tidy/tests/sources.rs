@@ -9,8 +9,6 @@ use tidy::{all_files, code_lines, report, sources};
 const LINES_MAX: usize = 800;
 /// Lines of `impl` that a type may have, over all files of its crate: more is an object with fields that too many functions touch.
 const IMPL_LINES_MAX: usize = 600;
-/// Types that have more, and the hundreds of lines they may have. The list may only shrink.
-const KNOWN_LARGE: [(&str, &str, usize); 1] = [("sim", "World", 16)];
 /// Crates with constants that decide when a disk or a socket is served.
 const SCHEDULING: [&str; 2] = ["crates/core/schedule/src", "crates/plane/dataplane/src"];
 /// The crate that may hold `unsafe`, each block with its SAFETY sentence.
@@ -296,16 +294,11 @@ fn no_type_is_too_large() {
             }
         }
     }
-    let limit = |home: &str, name: &str| {
-        let known = KNOWN_LARGE.iter().find(|(known_home, known, _)| (*known_home, *known) == (home, name));
-        known.map_or(IMPL_LINES_MAX, |(_, _, hundreds)| hundreds * 100)
-    };
     assert!(lines.len() > 500, "{} are not all types", lines.len());
-    let too_large = lines.iter().filter(|((home, name), lines)| **lines > limit(home, name));
+    let too_large = lines.iter().filter(|(_, lines)| **lines > IMPL_LINES_MAX);
     let problems = too_large.map(|((home, name), lines)| {
         format!(
-            "`{name}` of `{home}`: {lines} lines of `impl`, {} at most; give a part with fields of its own a type",
-            limit(home, name)
+            "`{name}` of `{home}`: {lines} lines of `impl`, {IMPL_LINES_MAX} at most; give a part with fields of its own a type"
         )
     });
     report(&problems.collect::<Vec<_>>());

@@ -266,7 +266,7 @@ impl PlanCommand {
         permissions::allow_open_files(disks.len() as u64 * per_disk + u64::from(streams) * 2)
             .context("simulating the counted streams (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
-        let tally = report.tally;
+        let (tally, writes) = (report.tally.deliveries, report.tally.writes);
         let mean =
             if tally.first_bytes == 0 { 0.0 } else { tally.first_byte_sum.as_millis_f64() / real(tally.first_bytes) };
         Ok(Simulated {
@@ -276,7 +276,7 @@ impl PlanCommand {
             broken_law: report.broken.map(|b| b.to_string()),
             first_byte_mean_ms: mean,
             first_byte_max_ms: tally.first_byte_max.as_millis_f64(),
-            upload_bytes_per_second: real(tally.upload_bytes) / real(self.simulate.max(1)),
+            upload_bytes_per_second: real(writes.upload_bytes) / real(self.simulate.max(1)),
         })
     }
 

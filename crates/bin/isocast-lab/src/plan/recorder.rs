@@ -151,10 +151,10 @@ impl RecorderOptions {
         let report = sim::run(&scenario, Trace::Off);
         Ok(SimulatedRecorder {
             seconds,
-            cameras: report.tally.recordings,
-            viewers: report.tally.running_max,
+            cameras: report.tally.writes.recordings,
+            viewers: report.tally.deliveries.running_max,
             broken_law: report.broken.map(|broken| broken.to_string()),
-            not_durable_seconds_max: report.tally.at_risk_max.as_secs_f64(),
+            not_durable_seconds_max: report.tally.disks.at_risk_max.as_secs_f64(),
         })
     }
 

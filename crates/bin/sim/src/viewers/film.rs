@@ -2,9 +2,11 @@
 //!
 //! Not here: which of them is asked for when (`viewers`).
 
-use units::{ContentVersion, DiskId, limits};
+use std::os::fd::OwnedFd;
 
-use crate::contents::SimContent;
+use units::{DiskId, limits};
+
+use crate::contents::{SimContent, SimContents};
 use crate::load::{SegmentLayout, SegmentViewers};
 use crate::random::Random;
 
@@ -90,7 +92,7 @@ impl SegmentTrack {
     }
 
     /// Where the segment lies; makes a content of it when it is first asked for.
-    pub(crate) fn range(&mut self, segment: usize, contents: &mut Vec<SimContent>) -> SegmentRange {
+    pub(crate) fn range(&mut self, segment: usize, contents: &mut SimContents) -> SegmentRange {
         let FilmSegment { offset, bytes } = self.segments[segment];
         let last = self.segments[self.segments.len() - 1];
         let (file, within, size, position) = match &mut self.files {
@@ -98,17 +100,16 @@ impl SegmentTrack {
             FilmFiles::OfTrack(file) => (file, offset, last.offset + last.bytes, self.position),
         };
         let (disks, first) = (&self.disks, segment % self.disks.len());
-        let content = *file.get_or_insert_with(|| {
-            let number = u32::try_from(contents.len()).expect("a run is short");
-            contents.push(SimContent::of_film(ContentVersion(u64::from(number) + 1), (disks, first), size, position));
-            number
-        });
+        let of_film = |version, _: &OwnedFd| SimContent::of_film(version, (disks, first), size, position);
+        let content = *file.get_or_insert_with(|| contents.add(of_film));
         SegmentRange { content, offset: within, bytes }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use units::{BitRate, Nanos};
 
     use super::*;
@@ -124,26 +125,30 @@ mod tests {
         new_film(&load, &[DiskId(0)], 1 << 40, &mut Random::new(1))
     }
 
+    fn contents() -> SimContents {
+        SimContents::empty(File::open("/dev/null").expect("/dev/null opens").into())
+    }
+
     #[test]
     fn files_of_a_film_lie_behind_each_other_and_are_made_once() {
-        let (mut film, mut contents) = (film(SegmentLayout::Files), Vec::new());
+        let (mut film, mut contents) = (film(SegmentLayout::Files), contents());
         assert_eq!(film.iter().map(SegmentTrack::len).collect::<Vec<_>>(), [10, 10]);
         let ranges: Vec<SegmentRange> = (0..10).map(|nth| film[0].range(nth, &mut contents)).collect();
         assert_eq!(ranges[3], film[0].range(3, &mut contents));
-        assert_eq!(contents.len(), 10);
+        assert_eq!(contents.count(), 10);
         assert!(ranges.iter().all(|range| range.offset == 0 && (3_300_000..=6_600_000).contains(&range.bytes)));
         let sound = film[1].range(0, &mut contents);
-        assert_eq!((sound.content, contents[10].size()), (10, sound.bytes));
+        assert_eq!((sound.content, contents.content(10).size()), (10, sound.bytes));
         let end = film[0].position + film[0].segments[9].offset + ranges[9].bytes;
         assert_eq!(film[1].position, end.next_multiple_of(limits::DIRECT_ALIGN));
     }
 
     #[test]
     fn ranges_of_a_film_are_of_one_content_for_each_track() {
-        let (mut film, mut contents) = (film(SegmentLayout::Ranges), Vec::new());
+        let (mut film, mut contents) = (film(SegmentLayout::Ranges), contents());
         let (first, second) = (film[0].range(0, &mut contents), film[0].range(1, &mut contents));
         assert_eq!((second.content, second.offset), (first.content, first.bytes));
         let last = film[0].range(9, &mut contents);
-        assert_eq!((contents.len(), contents[0].size()), (1, last.offset + last.bytes));
+        assert_eq!((contents.count(), contents.content(0).size()), (1, last.offset + last.bytes));
     }
 }

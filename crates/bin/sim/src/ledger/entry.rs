@@ -1,7 +1,6 @@
-//! Ledger of every delivery, kept apart from the plane: which bytes its socket must get next, by when, and how
-//! it may end.
+//! One delivery: which bytes its socket must get next, by when, and how it may end.
 //!
-//! Promise: judges only by the calls that crossed the port. Not here: the world's mechanics (`world`), which faults are on.
+//! Promise: judges only by the calls that crossed the port. Not here: which faults are on.
 
 use std::sync::Arc;
 
@@ -13,13 +12,18 @@ use dataplane::port::Span;
 use units::{BitRate, ContentVersion, DiskId, Nanos, ReservationId, StreamId};
 
 use crate::arena::SimArena;
+use crate::contents::number_of;
+use crate::course::Course;
 use crate::delays::PlaneDelays;
+use crate::events::{ClientTurn, ViewerTrackId};
+use crate::laws::Law;
 use crate::load::RECOVERY;
-use crate::socket::SimSocket;
-use crate::viewers::ViewerTrackId;
+use crate::socket::{ClientReading, SimSocket};
 
 /// No stream has read ahead further than its longest period and the look-ahead, in the longest rounds that are drawn.
 const READ_AHEAD_MAX: Nanos = Nanos::from_secs(40);
+/// Longest time from an order to end until the end.
+const END_MAX: Nanos = Nanos::from_secs(5);
 
 /// Where a delivery is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,18 +38,18 @@ pub(crate) enum DeliveryLife {
 
 /// Why a delivery may be late or end early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Excuses {
+pub(super) struct Excuses {
     /// Its client paused for longer than a reservation is kept, or while others watched the same content: a stream that shared
     /// their reads needs some of its own then. It may have no reservation any more, and nothing that crosses the port says so.
-    pub(crate) unreserved: bool,
+    pub(super) unreserved: bool,
     /// Its client reset the connection.
-    pub(crate) reset: bool,
+    pub(super) reset: bool,
     /// Its content was cut short.
-    pub(crate) content: bool,
+    pub(super) content: bool,
     /// The stream, or the plane, got the order to end.
-    pub(crate) stopped: bool,
+    pub(super) stopped: bool,
     /// Its viewer reads elsewhere in the content, with its reservation.
-    pub(crate) passed_on: bool,
+    pub(super) passed_on: bool,
 }
 
 /// Terms of a delivery, as asked for.
@@ -71,9 +75,9 @@ pub(crate) struct RequestedDelivery {
 #[derive(Debug)]
 pub(crate) struct LedgerEntry {
     pub(crate) requested: RequestedDelivery,
-    pub(crate) life: DeliveryLife,
-    pub(crate) socket: SimSocket,
-    pub(crate) excuses: Excuses,
+    pub(super) life: DeliveryLife,
+    pub(super) socket: SimSocket,
+    pub(super) excuses: Excuses,
     /// Until when its disk's faults excuse that it is late; none if its disk was never slow, silent or erring while it ran.
     disk_excused_until: Option<Nanos>,
     /// The same of its client's pauses: without end while it reads slower than at the stream's rate.
@@ -81,30 +85,30 @@ pub(crate) struct LedgerEntry {
     /// Since when it does.
     reads_slowly_since: Option<Nanos>,
     /// Another stream delivered the same content meanwhile.
-    pub(crate) shares: bool,
+    pub(super) shares: bool,
     /// It was late after a pause and its recovery, though not by anything else than the pause.
-    pub(crate) late_after_pause: bool,
+    pub(super) late_after_pause: bool,
     /// How late it has always been since they did not any more.
     forgiven: Option<Nanos>,
     /// When the plane said it began.
-    pub(crate) started_at: Option<Nanos>,
-    pub(crate) stopped_at: Option<Nanos>,
-    pub(crate) reservation: Option<ReservationId>,
+    pub(super) started_at: Option<Nanos>,
+    pub(super) stopped_at: Option<Nanos>,
+    pub(super) reservation: Option<ReservationId>,
     /// When the first payload byte was taken, and the last one so far.
     first: Option<Nanos>,
     last: Option<Nanos>,
     at_segment: usize,
     within: u64,
     /// Literal and payload bytes taken.
-    pub(crate) taken_bytes: u64,
-    pub(crate) payload_bytes: u64,
+    pub(super) taken_bytes: u64,
+    pub(super) payload_bytes: u64,
     payload_total: u64,
     /// Which second, and payload bytes taken in it.
     second: (u64, u64),
 }
 
 impl LedgerEntry {
-    pub(crate) fn new(requested: RequestedDelivery, socket: SimSocket) -> Self {
+    pub(super) fn new(requested: RequestedDelivery, socket: SimSocket) -> Self {
         let payload_of = |segment: &Segment| if let Segment::Range { length, .. } = segment { *length } else { 0 };
         Self {
             life: DeliveryLife::Asked,
@@ -131,8 +135,28 @@ impl LedgerEntry {
         }
     }
 
+    /// The track of a viewer of segments that waits for it, if that has not gone elsewhere.
+    pub(crate) fn watching(&self) -> Option<ViewerTrackId> {
+        self.requested.viewer.filter(|_| !self.excuses.passed_on)
+    }
+
+    /// The session that its viewer may continue behind this end: its reservation, content and rate.
+    pub(crate) fn session(&self, end: &Ending) -> Option<(ReservationId, u32, BitRate)> {
+        let session = (end.held?, number_of(self.requested.version), self.requested.rate?);
+        (!self.excuses.passed_on).then_some(session)
+    }
+
+    pub(crate) fn reservation(&self) -> Option<ReservationId> {
+        self.reservation
+    }
+
+    /// Time at which its client has read all that is in the socket.
+    pub(crate) fn arrives_at(&self) -> Nanos {
+        self.socket.empty_at()
+    }
+
     /// The socket takes `bytes` of `span`: are they the next ones?
-    pub(crate) fn take(&mut self, arena: &SimArena, span: Span, bytes: u32, now: Nanos) -> Result<(), String> {
+    pub(super) fn take(&mut self, arena: &SimArena, span: Span, bytes: u32, now: Nanos) -> Result<(), String> {
         if self.life == DeliveryLife::Over {
             return Err(format!("stream {} is served after its end", self.requested.id.0));
         }
@@ -176,7 +200,7 @@ impl LedgerEntry {
     }
 
     /// How much later than its rate the stream is at `now`. `None` before its first byte, and for best effort.
-    pub(crate) fn lateness(&self, now: Nanos) -> Option<Nanos> {
+    pub(super) fn lateness(&self, now: Nanos) -> Option<Nanos> {
         let (rate, first) = (self.requested.rate?, self.first?);
         if self.payload_bytes == self.payload_total {
             return None;
@@ -186,13 +210,13 @@ impl LedgerEntry {
     }
 
     /// A fault of its disk excuses it until then.
-    pub(crate) fn excuse_disk(&mut self, until: Nanos) {
+    pub(super) fn excuse_disk(&mut self, until: Nanos) {
         self.disk_excused_until = self.disk_excused_until.max(Some(until));
         self.forgiven = None;
     }
 
     /// Its client reads at most so fast from now on. `stall_max`: for how long its reservation is kept while it takes nothing.
-    pub(crate) fn client_reads(&mut self, line: BitRate, now: Nanos, stall_max: Nanos) {
+    fn client_reads(&mut self, line: BitRate, now: Nanos, stall_max: Nanos) {
         let is_slow = line < self.requested.rate.unwrap_or(BitRate(1));
         let since = if is_slow { self.reads_slowly_since.or(Some(now)) } else { None };
         let before = std::mem::replace(&mut self.reads_slowly_since, since);
@@ -205,8 +229,27 @@ impl LedgerEntry {
         self.forgiven = None;
     }
 
+    /// Its client reads differently from now on.
+    pub(super) fn client_turns(&mut self, turn: ClientTurn, now: Nanos, stall_max: Nanos) {
+        let reading = match turn {
+            ClientTurn::Reads(rate) => {
+                self.client_reads(rate, now, stall_max);
+                ClientReading::AtRate(rate)
+            }
+            ClientTurn::Stops => {
+                self.client_reads(BitRate(0), now, stall_max);
+                ClientReading::Stopped
+            }
+            ClientTurn::Resets => {
+                self.excuses.reset = true;
+                ClientReading::Reset
+            }
+        };
+        self.socket.set_reading(reading, now);
+    }
+
     /// Its client does not read, or has only just begun to again.
-    pub(crate) fn client_is_excused(&self, now: Nanos) -> bool {
+    pub(super) fn client_is_excused(&self, now: Nanos) -> bool {
         self.client_excused_until.is_some_and(|until| now < until)
     }
 
@@ -242,32 +285,46 @@ impl LedgerEntry {
     }
 
     /// Something excuses that its bytes are not there at `now`.
-    pub(crate) fn may_miss(&self, now: Nanos, delays: &PlaneDelays) -> bool {
+    pub(super) fn may_miss(&self, now: Nanos, delays: &PlaneDelays) -> bool {
         let delayed = delays.unrecovered(self.first.unwrap_or(now), now);
         self.disk_is_excused(now) || self.client_is_excused(now) || delayed > Nanos::ZERO || self.may_always_be_late()
     }
 
     /// How many bytes the stream is ahead of its rate and burst at `now`.
-    pub(crate) fn ahead(&self, now: Nanos) -> u64 {
+    pub(super) fn ahead(&self, now: Nanos) -> u64 {
         let (Some(rate), Some(first)) = (self.requested.rate, self.first) else { return 0 };
         self.payload_bytes.saturating_sub(self.requested.burst_bytes + rate.bytes_in(now.saturating_sub(first)))
     }
 
     /// Payload bytes taken in the second of `now` so far.
-    pub(crate) fn second_bytes(&self, now: Nanos) -> u64 {
+    pub(super) fn second_bytes(&self, now: Nanos) -> u64 {
         if self.second.0 == now.0 / Nanos::from_secs(1).0 { self.second.1 } else { 0 }
     }
 
     /// Time the plane has taken so far to the first payload byte, or up to `now`; without the delays the world gave it.
-    pub(crate) fn waited(&self, now: Nanos, delays: &PlaneDelays) -> Nanos {
+    pub(super) fn waited(&self, now: Nanos, delays: &PlaneDelays) -> Nanos {
         let first = self.first.unwrap_or(now);
         first.saturating_sub(self.requested.at).saturating_sub(delays.between(self.requested.at, first))
     }
 
     /// True if it needs so much more than any stream has read ahead that its disk still has to read for it.
-    pub(crate) fn needs_disk(&self) -> bool {
+    pub(super) fn needs_disk(&self) -> bool {
         let left = self.payload_total - self.payload_bytes;
         self.requested.rate.is_some_and(|rate| left > rate.bytes_in(READ_AHEAD_MAX) + self.requested.burst_bytes)
+    }
+
+    /// A delivery that got the order to end does end.
+    pub(super) fn judge_forgotten(&self, course: &mut Course) {
+        if self.stopped_at.is_some_and(|at| course.now().saturating_sub(at) > END_MAX) {
+            let what = format!("stream {} did not stop on request", self.requested.id.0);
+            course.broke(Law::EveryEndHasAReason, what);
+        }
+    }
+
+    /// How long it waited for its first byte, without an excuse.
+    pub(super) fn first_wait(&self) -> Option<Nanos> {
+        let first = self.first.filter(|_| !self.may_be_late())?;
+        Some(first.saturating_sub(self.requested.at))
     }
 
     /// When the first payload byte was taken.
@@ -281,13 +338,13 @@ impl LedgerEntry {
     }
 
     /// True once every byte is in the socket.
-    pub(crate) fn complete(&self) -> bool {
+    fn complete(&self) -> bool {
         self.at_segment == self.requested.segments.len()
     }
 
     /// Whether this end is one the delivery may have. It tells how many ticks the plane missed, and not when: with a fault at any
-    /// time some may be excused. The events of single misses are judged by when they were (`World::judge_miss`).
-    pub(crate) fn judge(&self, end: &Ending, now: Nanos, delays: &PlaneDelays) -> Result<(), String> {
+    /// time some may be excused. The events of single misses are judged by when they were (`Ledger::judge_miss`).
+    pub(super) fn judge(&self, end: &Ending, now: Nanos, delays: &PlaneDelays) -> Result<(), String> {
         let fail = |why: &str| Err(format!("stream {}: {why}: {end:?}, {:?}", self.requested.id.0, self.excuses));
         if end.sent_bytes != self.taken_bytes {
             return fail(&format!("{} bytes were taken", self.taken_bytes));
@@ -329,7 +386,6 @@ mod tests {
 
     use super::*;
     use crate::load::DELAY_RECOVERY;
-    use crate::socket::ClientReading;
 
     fn stream() -> LedgerEntry {
         let asked = RequestedDelivery {
