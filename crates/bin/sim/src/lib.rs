@@ -27,6 +27,7 @@ mod load;
 mod log;
 mod measure;
 mod random;
+mod received_file;
 mod run;
 mod scenario;
 mod socket;

@@ -6,15 +6,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use storage::grant::{Grant, JobId, Offer, RecordingPlace, StoreMessage, StoreWork, WorkClass, piece_bytes};
-use storage::uploads::{CommitPart, Granted, JournalId, RecordingTerms, UploadFailure, UploadFile, Uploads};
-use units::{BitRate, DiskId, Nanos, UploadId, limits};
+use storage::grant::{Grant, JobId, Offer, StoreMessage, StoreWork, WorkClass, piece_bytes};
+use storage::uploads::{CommitPart, Granted, UploadFailure, Uploads};
+use units::{DiskId, Nanos, UploadId, limits};
 
-use crate::camera::Camera;
 use crate::drive::Op;
+use crate::received_file::{ReceivedFile, UploadSource};
 
-/// Bytes received of an upload before they are written: its client waits then, as the real one's does.
-const UPLOAD_BUFFER_BYTES: u64 = 8 * limits::CHUNK_BYTES;
 /// Bytes that a commit writes to the file system's journal in the middle of the disk: the changes, and behind a flush the
 /// record that they are whole (ext4).
 const JOURNAL_BYTES: u64 = 16 << 10;
@@ -23,24 +21,8 @@ const JOURNAL_END_BYTES: u64 = 4 << 10;
 const JOURNAL_SPAN_BYTES: u64 = 128 << 20;
 /// Pieces in flight.
 const PIECES_IN_FLIGHT: u32 = 2;
-/// Longest delay in handing over the bytes due with a block: the store thread is in the middle of a grant.
-const HAND_OVER_MAX: Nanos = Nanos::from_millis(50);
 /// Dirty bytes that are worth a flush though no upload waits for it: fewer are only reported.
 const DIRTY_WORTH_BYTES: u64 = 4 << 20;
-
-/// Upload or recording of a client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct UploadSource {
-    /// Where on the device.
-    pub(crate) position: u64,
-    /// How much in all.
-    pub(crate) bytes: u64,
-    /// How fast it comes.
-    pub(crate) rate: BitRate,
-    /// A recording's terms, its camera, and how long bytes received may not be durable; `None` for an upload, which waits when
-    /// it must.
-    pub(crate) recording: Option<(RecordingTerms, Camera, Nanos)>,
-}
 
 /// Actions that the thread wants done.
 #[derive(Debug, Default)]
@@ -66,104 +48,6 @@ pub(crate) enum UploadEnd {
     Failed,
 }
 
-/// A file, and the client that sends it.
-#[derive(Debug)]
-struct File {
-    source: UploadSource,
-    /// Bytes that have left the client.
-    sent: u64,
-    begun: Nanos,
-    settled: Nanos,
-    /// Of these, those that were handed to the thread, in whole chunks but the last, and the rest when a block is due.
-    handed: u64,
-    written: u64,
-    /// Bytes written before the last commit.
-    durable: u64,
-    /// Time at which all bytes received of a recording are handed over next.
-    next_cut: Nanos,
-}
-
-impl UploadFile for File {
-    fn run_at(&self, offset: u64) -> (u64, u64) {
-        (self.source.position + offset, u64::MAX)
-    }
-
-    fn journal(&self) -> Option<JournalId> {
-        Some(JournalId(0))
-    }
-}
-
-impl File {
-    fn buffer_bytes(&self) -> u64 {
-        self.source
-            .recording
-            .map_or(UPLOAD_BUFFER_BYTES, |(terms, ..)| terms.place.chunks(terms.rate) * limits::CHUNK_BYTES)
-    }
-
-    /// Bytes that the buffer may have taken: a chunk is free again when all of it is written.
-    fn room_until(&self) -> u64 {
-        self.written / limits::CHUNK_BYTES * limits::CHUNK_BYTES + self.buffer_bytes()
-    }
-
-    /// Adds the bytes received until `now`: an upload's client waits while the buffer is full, and so does a camera that is too
-    /// fast; others do not. Returns by how many bytes the buffer is exceeded.
-    fn settle(&mut self, now: Nanos) -> u64 {
-        let came = match self.source.recording {
-            Some((_, camera, _)) => camera.bytes(self.source.rate, now.saturating_sub(self.begun)),
-            None => self.sent.saturating_add(self.source.rate.bytes_in(now.saturating_sub(self.settled))),
-        };
-        let room = if self.waits() { self.room_until() } else { u64::MAX };
-        self.sent = came.min(self.source.bytes).min(room).max(self.sent);
-        self.settled = now;
-        self.sent.saturating_sub(self.room_until())
-    }
-
-    fn waits(&self) -> bool {
-        self.source.recording.is_none_or(|(_, camera, _)| camera.ahead_max() == Nanos::MAX)
-    }
-
-    /// The bytes not durable, as time at their rate, and by how much that time exceeds the promise.
-    fn at_risk(&self) -> Option<(Nanos, Nanos)> {
-        let (_, camera, durable) = self.source.recording?;
-        // Less than a direct write is not written before its end.
-        let bytes = self.sent.saturating_sub(self.durable + limits::DIRECT_ALIGN);
-        let at_risk = self.source.rate.time_for(bytes).saturating_sub(camera.ahead_max());
-        Some((at_risk, at_risk.saturating_sub(durable).saturating_sub(HAND_OVER_MAX)))
-    }
-
-    fn place(&self) -> Option<RecordingPlace> {
-        self.source.recording.map(|(terms, ..)| terms.place)
-    }
-
-    /// Bytes to hand over now.
-    fn due(&mut self, now: Nanos) -> u64 {
-        if self.sent == self.source.bytes {
-            return self.sent - self.handed;
-        }
-        let cut = self.place().filter(|_| now >= self.next_cut);
-        self.next_cut = cut.map_or(self.next_cut, |place| place.next(now));
-        let whole = if cut.is_some() { limits::DIRECT_ALIGN } else { limits::CHUNK_BYTES };
-        (self.sent / whole * whole).saturating_sub(self.handed)
-    }
-
-    /// When more will be due, if nothing happens before.
-    fn next_due(&self) -> Option<Nanos> {
-        let next = (self.handed / limits::CHUNK_BYTES + 1) * limits::CHUNK_BYTES;
-        let next = next.min(self.source.bytes);
-        if next <= self.sent || self.waits() && next > self.room_until() {
-            return self.source.recording.map(|_| self.next_cut);
-        }
-        let comes = match self.source.recording {
-            Some((_, camera, _)) => {
-                let after = self.settled.saturating_sub(self.begun);
-                self.begun.saturating_add(camera.comes(self.source.rate, next, after))
-            }
-            None => self.settled.saturating_add(self.source.rate.time_for(next - self.sent)),
-        };
-        Some(comes.min(self.next_cut))
-    }
-}
-
 /// Present work of the thread.
 #[derive(Debug)]
 enum Busy {
@@ -182,7 +66,7 @@ enum JournalProgress {
 /// One disk's store thread.
 #[derive(Debug)]
 pub(crate) struct StoreThread {
-    uploads: Uploads<File, ()>,
+    uploads: Uploads<ReceivedFile, ()>,
     running: Vec<UploadId>,
     probes: VecDeque<u32>,
     busy: Option<Busy>,
@@ -230,8 +114,7 @@ impl StoreThread {
     /// An upload or recording begins.
     pub(crate) fn begin(&mut self, source: UploadSource, now: Nanos, out: &mut Actions) -> UploadId {
         let terms = source.recording.map(|(terms, ..)| terms);
-        let next_cut = terms.map_or(Nanos::MAX, |terms| terms.place.next(now));
-        let file = File { source, sent: 0, begun: now, settled: now, handed: 0, written: 0, durable: 0, next_cut };
+        let file = ReceivedFile::new(source, now);
         let upload = self.uploads.begin(file, terms, false, 0);
         self.running.push(upload);
         self.poke(now, out);
@@ -254,9 +137,7 @@ impl StoreThread {
                     let (most, most_too_much) = self.at_risk_max;
                     self.at_risk_max = (most.max(at_risk), most_too_much.max(too_much));
                 }
-                let due = file.due(now);
-                file.handed += due;
-                let is_all = file.handed == file.source.bytes;
+                let (due, is_all) = file.hand_over(now);
                 if let Some(at) = file.next_due() {
                     out.wake = Some(out.wake.map_or(at, |known| known.min(at)));
                 }
@@ -330,7 +211,7 @@ impl StoreThread {
         }
         if let Some(CommitPart::Grown { uploads, .. }) = self.uploads.next_part().filter(|_| ok) {
             for upload in uploads {
-                self.uploads.file_mut(upload).into_iter().for_each(|file| file.durable = file.written);
+                self.uploads.file_mut(upload).into_iter().for_each(ReceivedFile::committed);
             }
         }
         if let Some(CommitPart::SyncName(upload) | CommitPart::Settled(upload)) = self.uploads.next_part() {
@@ -356,7 +237,7 @@ impl StoreThread {
         let goes_on = match &mut self.busy {
             None => false,
             Some(Busy::Writing { upload, next, left, until, in_flight, .. }) => {
-                let position = self.uploads.file_mut(*upload).map_or(0, |file| file.source.position);
+                let position = self.uploads.file_mut(*upload).map_or(0, |file| file.source().position);
                 while *in_flight < PIECES_IN_FLIGHT && *left > 0 && now <= *until {
                     // Padding goes beyond the client's bytes, as it does in a file.
                     let bytes = piece_bytes(*until).min(*left);
@@ -400,7 +281,7 @@ impl StoreThread {
     /// True if the current grant is for a promise to a recording. Its commits are shared with uploads.
     fn is_for_recordings(&mut self) -> bool {
         let uploads = &mut self.uploads;
-        let mut records = |upload| uploads.file_mut(upload).is_some_and(|file| file.source.recording.is_some());
+        let mut records = |upload| uploads.file_mut(upload).is_some_and(|file| file.source().recording.is_some());
         match &self.busy {
             Some(Busy::Writing { upload, .. }) => records(*upload),
             Some(Busy::Committing { .. }) => self.running.iter().any(|upload| records(*upload)),
@@ -413,7 +294,7 @@ impl StoreThread {
         // Bytes received meanwhile, before there was room for them.
         if let Some(file) = self.uploads.file_mut(upload) {
             self.overflow_max = self.overflow_max.max(file.settle(now));
-            file.written += bytes;
+            file.wrote(bytes);
         }
         let over = self.uploads.wrote(upload, bytes, (!ok).then_some(UploadFailure::Disk), now);
         if over.is_some() {
@@ -511,9 +392,12 @@ impl StoreThread {
 
 #[cfg(test)]
 mod tests {
-    use units::ReservationId;
+    use storage::grant::RecordingPlace;
+    use storage::uploads::RecordingTerms;
+    use units::{BitRate, ReservationId};
 
     use super::*;
+    use crate::camera::Camera;
 
     const MS: fn(u64) -> Nanos = Nanos::from_millis;
     const PIECE: u64 = limits::PIECE_BYTES_MAX;

@@ -14,7 +14,8 @@ use crate::events::ControlAction;
 use crate::laws::Law;
 use crate::load::Load;
 use crate::random::Random;
-use crate::store_thread::{Actions, UploadEnd, UploadSource};
+use crate::received_file::UploadSource;
+use crate::store_thread::{Actions, UploadEnd};
 
 /// Figures of uploads and recordings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
