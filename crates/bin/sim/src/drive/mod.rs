@@ -23,7 +23,7 @@ use std::collections::BinaryHeap;
 use units::Nanos;
 
 pub use faults::{FaultKind, FaultRange};
-pub use parameters::{DriveProfile, KEYS, Order, ParameterError, Parameters};
+pub use parameters::{DriveProfile, Order, ParameterError, Parameters};
 pub use predict::{OffsetOrder, Prediction, Workload, predict, predict_list};
 pub use volatile::{CutReport, IMAGE_BYTES, Unflushed};
 

@@ -261,30 +261,21 @@ impl Parameters {
     pub fn set(&mut self, pair: &str) -> Result<(), ParameterError> {
         let (key, text) = pair.split_once('=').ok_or_else(|| ParameterError::NotAPair(shown(pair)))?;
         let (key, text) = (key.trim(), text.trim());
-        let slot = self.slot(key).ok_or_else(|| ParameterError::UnknownKey(shown(key)))?;
+        let slot = self.slots().into_iter().find(|(name, _)| *name == key);
+        let (_, slot) = slot.ok_or_else(|| ParameterError::UnknownKey(shown(key)))?;
         let read = match slot {
             Slot::Bytes(slot) => size_or_zero(text).map(|v| *slot = v),
             Slot::Span(slot) => span_or_zero(text).map(|v| *slot = v),
             Slot::Count(slot) => text.parse().map(|v| *slot = v).map_err(|_| number_wanted(text)),
             Slot::Rate(slot) => text.parse().map(|v| *slot = v).map_err(|_| number_wanted(text)),
-            Slot::Weight(slot) => match text.parse() {
-                Ok(v) if (0.0..=10.0).contains(&v) => {
-                    *slot = v;
-                    Ok(())
-                }
-                _ => Err(format!("`{}` is not a number from 0 to 10", shown(text))),
-            },
-            Slot::Order(slot) => match text {
-                "sptf" => {
-                    *slot = Order::Sptf;
-                    Ok(())
-                }
-                "fifo" => {
-                    *slot = Order::Fifo;
-                    Ok(())
-                }
-                _ => Err(format!("`{}` is neither sptf nor fifo", shown(text))),
-            },
+            Slot::Weight(slot) => {
+                let weight = text.parse().ok().filter(|weight| (0.0..=10.0).contains(weight));
+                weight.map(|v| *slot = v).ok_or_else(|| format!("`{}` is not a number from 0 to 10", shown(text)))
+            }
+            Slot::Order(slot) => {
+                let order = [("sptf", Order::Sptf), ("fifo", Order::Fifo)].into_iter().find(|(name, _)| *name == text);
+                order.map(|(_, v)| *slot = v).ok_or_else(|| format!("`{}` is neither sptf nor fifo", shown(text)))
+            }
         };
         read.map_err(|reason| ParameterError::BadValue { key: key.to_owned(), reason })
     }
@@ -292,23 +283,18 @@ impl Parameters {
     /// All keys with their values, as [`Parameters::set`] takes them.
     #[must_use]
     pub fn listed(&self) -> Vec<(&'static str, String)> {
-        let mut copy = self.clone();
-        KEYS.iter()
-            .filter_map(|key| {
-                let value = match copy.slot(key)? {
-                    Slot::Bytes(0) => "0".to_owned(),
-                    Slot::Bytes(v) => format!("{v}B"),
-                    Slot::Span(v) if v.0 == 0 => "0".to_owned(),
-                    Slot::Span(v) => format!("{}us", v.0 / 1000),
-                    Slot::Count(v) => v.to_string(),
-                    Slot::Rate(v) => v.to_string(),
-                    Slot::Weight(v) => v.to_string(),
-                    Slot::Order(Order::Sptf) => "sptf".to_owned(),
-                    Slot::Order(Order::Fifo) => "fifo".to_owned(),
-                };
-                Some((*key, value))
-            })
-            .collect()
+        let value = |slot: Slot<'_>| match slot {
+            Slot::Bytes(0) => "0".to_owned(),
+            Slot::Bytes(v) => format!("{v}B"),
+            Slot::Span(v) if v.0 == 0 => "0".to_owned(),
+            Slot::Span(v) => format!("{}us", v.0 / 1000),
+            Slot::Count(v) => v.to_string(),
+            Slot::Rate(v) => v.to_string(),
+            Slot::Weight(v) => v.to_string(),
+            Slot::Order(Order::Sptf) => "sptf".to_owned(),
+            Slot::Order(Order::Fifo) => "fifo".to_owned(),
+        };
+        self.clone().slots().into_iter().map(|(key, slot)| (key, value(slot))).collect()
     }
 
     /// Whether a drive can be built from these.
@@ -342,91 +328,51 @@ impl Parameters {
         }
     }
 
-    fn slot(&mut self, key: &str) -> Option<Slot<'_>> {
-        Some(match key {
-            "size" => Slot::Bytes(&mut self.size),
-            "rpm" => Slot::Count(&mut self.rpm),
-            "heads" => Slot::Count(&mut self.heads),
-            "zones" => Slot::Count(&mut self.zones),
-            "outer" => Slot::Bytes(&mut self.outer),
-            "inner" => Slot::Bytes(&mut self.inner),
-            "skew" => Slot::Span(&mut self.skew),
-            "t2t" => Slot::Span(&mut self.t2t),
-            "avg" => Slot::Span(&mut self.avg),
-            "full" => Slot::Span(&mut self.full),
-            "wsettle" => Slot::Span(&mut self.wsettle),
-            "ncq" => Slot::Count(&mut self.ncq),
-            "sched" => Slot::Order(&mut self.sched),
-            "age" => Slot::Weight(&mut self.age),
-            "dage" => Slot::Weight(&mut self.dage),
-            "rcache" => Slot::Bytes(&mut self.rcache),
-            "rsegs" => Slot::Count(&mut self.rsegs),
-            "ra" => Slot::Bytes(&mut self.ra),
-            "wcache" => Slot::Bytes(&mut self.wcache),
-            "wsegs" => Slot::Count(&mut self.wsegs),
-            "wunit" => Slot::Bytes(&mut self.wunit),
-            "burst" => Slot::Count(&mut self.burst),
-            "rburst" => Slot::Count(&mut self.rburst),
-            "wdelay" => Slot::Span(&mut self.wdelay),
-            "whi" => Slot::Count(&mut self.whi),
-            "wlo" => Slot::Count(&mut self.wlo),
-            "wage" => Slot::Span(&mut self.wage),
-            "iface" => Slot::Bytes(&mut self.iface),
-            "ovh" => Slot::Span(&mut self.ovh),
-            "hovh" => Slot::Span(&mut self.hovh),
-            "flush" => Slot::Span(&mut self.flush),
-            "iops_read" => Slot::Rate(&mut self.iops_read),
-            "iops_write" => Slot::Rate(&mut self.iops_write),
-            "rate_read" => Slot::Bytes(&mut self.rate_read),
-            "rate_write" => Slot::Bytes(&mut self.rate_write),
-            "latency_read" => Slot::Span(&mut self.latency_read),
-            "latency_write" => Slot::Span(&mut self.latency_write),
-            _ => return None,
-        })
+    /// All keys with their values, in the order in which they are listed.
+    fn slots(&mut self) -> [(&'static str, Slot<'_>); 37] {
+        [
+            ("size", Slot::Bytes(&mut self.size)),
+            ("rpm", Slot::Count(&mut self.rpm)),
+            ("heads", Slot::Count(&mut self.heads)),
+            ("zones", Slot::Count(&mut self.zones)),
+            ("outer", Slot::Bytes(&mut self.outer)),
+            ("inner", Slot::Bytes(&mut self.inner)),
+            ("skew", Slot::Span(&mut self.skew)),
+            ("t2t", Slot::Span(&mut self.t2t)),
+            ("avg", Slot::Span(&mut self.avg)),
+            ("full", Slot::Span(&mut self.full)),
+            ("wsettle", Slot::Span(&mut self.wsettle)),
+            ("ncq", Slot::Count(&mut self.ncq)),
+            ("sched", Slot::Order(&mut self.sched)),
+            ("age", Slot::Weight(&mut self.age)),
+            ("dage", Slot::Weight(&mut self.dage)),
+            ("rcache", Slot::Bytes(&mut self.rcache)),
+            ("rsegs", Slot::Count(&mut self.rsegs)),
+            ("ra", Slot::Bytes(&mut self.ra)),
+            ("wcache", Slot::Bytes(&mut self.wcache)),
+            ("wsegs", Slot::Count(&mut self.wsegs)),
+            ("wunit", Slot::Bytes(&mut self.wunit)),
+            ("burst", Slot::Count(&mut self.burst)),
+            ("rburst", Slot::Count(&mut self.rburst)),
+            ("wdelay", Slot::Span(&mut self.wdelay)),
+            ("whi", Slot::Count(&mut self.whi)),
+            ("wlo", Slot::Count(&mut self.wlo)),
+            ("wage", Slot::Span(&mut self.wage)),
+            ("iface", Slot::Bytes(&mut self.iface)),
+            ("ovh", Slot::Span(&mut self.ovh)),
+            ("hovh", Slot::Span(&mut self.hovh)),
+            ("flush", Slot::Span(&mut self.flush)),
+            ("iops_read", Slot::Rate(&mut self.iops_read)),
+            ("iops_write", Slot::Rate(&mut self.iops_write)),
+            ("rate_read", Slot::Bytes(&mut self.rate_read)),
+            ("rate_write", Slot::Bytes(&mut self.rate_write)),
+            ("latency_read", Slot::Span(&mut self.latency_read)),
+            ("latency_write", Slot::Span(&mut self.latency_write)),
+        ]
     }
 }
 
-/// All keys, in the order in which they are listed.
-pub const KEYS: [&str; 37] = [
-    "size",
-    "rpm",
-    "heads",
-    "zones",
-    "outer",
-    "inner",
-    "skew",
-    "t2t",
-    "avg",
-    "full",
-    "wsettle",
-    "ncq",
-    "sched",
-    "age",
-    "dage",
-    "rcache",
-    "rsegs",
-    "ra",
-    "wcache",
-    "wsegs",
-    "wunit",
-    "burst",
-    "rburst",
-    "wdelay",
-    "whi",
-    "wlo",
-    "wage",
-    "iface",
-    "ovh",
-    "hovh",
-    "flush",
-    "iops_read",
-    "iops_write",
-    "rate_read",
-    "rate_write",
-    "latency_read",
-    "latency_write",
-];
-
+/// The value of one key.
 enum Slot<'a> {
     Bytes(&'a mut u64),
     Span(&'a mut Nanos),
