@@ -8,7 +8,7 @@ use std::collections::btree_map::OccupiedEntry;
 use units::Nanos;
 
 use crate::events::{ControlAction, WorldEvent};
-use crate::laws::{BrokenLaw, Judgement, Law, Laws};
+use crate::laws::{BrokenLaw, Judgement, Law};
 use crate::log::{LogKind, RunLog, Trace};
 use crate::random::Random;
 
@@ -20,13 +20,13 @@ pub(crate) struct Course {
     next_event: u64,
     random: Random,
     log: RunLog,
-    laws: Laws,
+    broken: Option<BrokenLaw>,
 }
 
 impl Course {
     pub(crate) fn new(random: Random, trace: Trace) -> Self {
-        let (log, laws) = (RunLog::new(trace), Laws::default());
-        Self { now: Nanos::from_secs(1), to_come: BTreeMap::new(), next_event: 0, random, log, laws }
+        let (now, log) = (Nanos::from_secs(1), RunLog::new(trace));
+        Self { now, to_come: BTreeMap::new(), next_event: 0, random, log, broken: None }
     }
 
     pub(crate) fn now(&self) -> Nanos {
@@ -80,12 +80,12 @@ impl Course {
 
     /// Notes that a law is broken, if none was before.
     pub(crate) fn broke(&mut self, law: Law, description: impl Into<String>) {
-        self.laws.broke(law, self.now, description);
+        self.broke_at(law, self.now, description);
     }
 
     /// The same of a time that has passed.
-    pub(crate) fn broke_at(&mut self, law: Law, at: Nanos, description: String) {
-        self.laws.broke(law, at, description);
+    pub(crate) fn broke_at(&mut self, law: Law, at: Nanos, description: impl Into<String>) {
+        self.broken.get_or_insert_with(|| BrokenLaw { law, at, description: description.into() });
     }
 
     /// Notes a finding.
@@ -100,16 +100,26 @@ impl Course {
         }
     }
 
-    /// The plane waits, see [`Laws::waits`].
-    pub(crate) fn waits(&mut self, until: Nanos, asked: bool, brought: bool) {
-        self.laws.waits(self.now, until, asked, brought);
-    }
-
     pub(crate) fn broken(&self) -> Option<&BrokenLaw> {
-        self.laws.broken()
+        self.broken.as_ref()
     }
 
     pub(crate) fn history(&self) -> &RunLog {
         &self.log
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_broken_law_is_kept() {
+        let mut course = Course::new(Random::new(1), Trace::Off);
+        course.check(Law::OneOwner, Ok(()));
+        assert_eq!(course.broken(), None);
+        course.check(Law::OneOwner, Err("first".into()));
+        course.broke(Law::NoPanic, "second");
+        assert_eq!(course.broken().map(|b| (b.law, b.at)), Some((Law::OneOwner, course.now())));
     }
 }

@@ -9,7 +9,7 @@ use dataplane::port::ReadRequest;
 use storage::grant::{Grant, StoreMessage};
 use units::{DiskId, Nanos};
 
-use crate::audit::{DiskAudit, DiskTally};
+use crate::audit::DiskAudit;
 use crate::bounds::PlaneBounds;
 use crate::course::Course;
 use crate::disk::{DiskFaults, ServedRequest, SimDisk, Spent};
@@ -25,7 +25,7 @@ pub(crate) struct DiskSide {
     number: usize,
     drive: SimDisk,
     store: StoreThread,
-    audit: DiskAudit,
+    pub(crate) audit: DiskAudit,
     next_request: u64,
     /// Reads of the plane in flight, and how many may be.
     reads: usize,
@@ -185,11 +185,6 @@ impl DiskSide {
         self.drive.in_flight() == 0 && self.grant.is_none() && self.store.has_work() && !is_read
     }
 
-    /// It was idle beside work for so long.
-    pub(crate) fn was_idle_beside_work(&mut self, span: Nanos) {
-        self.audit.was_idle_beside_work(span);
-    }
-
     /// Looks at the work of the last `period`; `excused`: a fault of the disk excuses it.
     pub(crate) fn audit(&mut self, period: Nanos, excused: bool, course: &mut Course) {
         let promised = self.drive.spent(course.now()).reading.saturating_add(self.store.recording_time());
@@ -197,18 +192,9 @@ impl DiskSide {
         self.audit.judge(&mut self.store, period, excused, course);
     }
 
-    /// The share of its time in which it kept its promises lately, reads and recordings.
-    pub(crate) fn promised_share(&self) -> f64 {
-        self.audit.promised_share()
-    }
-
     /// Its time until `now`, by use.
     pub(crate) fn spent(&mut self, now: Nanos) -> Spent {
         self.drive.spent(now)
-    }
-
-    pub(crate) fn tally(&self) -> DiskTally {
-        self.audit.tally()
     }
 }
 

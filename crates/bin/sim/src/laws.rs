@@ -1,7 +1,6 @@
 //! The laws: conditions that hold in every run, whatever the seed. A broken one ends the run with its sentence.
 //!
-//! Promise: the first broken law is kept, with the time it broke. Not here: laws about one stream's bytes and end
-//! (`ledger`) or about memory (`arena`): their findings arrive here.
+//! Not here: the judges, which are the parts of the world, and the first law that was broken (`course`).
 
 use std::fmt;
 
@@ -96,69 +95,3 @@ impl fmt::Display for BrokenLaw {
 
 /// Whether a law holds; if not, which, and how it was broken.
 pub(crate) type Judgement = Result<(), (Law, String)>;
-
-/// The judge of one run.
-#[derive(Debug, Default)]
-pub(crate) struct Laws {
-    broken: Option<BrokenLaw>,
-    /// Waits in a row that were asked for in the past and brought nothing.
-    fruitless: u32,
-}
-
-/// Fruitless waits in a row that are allowed: one may ask for a time that has just passed, not again and again.
-const FRUITLESS_MAX: u32 = 1;
-
-impl Laws {
-    /// Notes that `law` is broken, if no law was before.
-    pub(crate) fn broke(&mut self, law: Law, at: Nanos, description: impl Into<String>) {
-        if self.broken.is_none() {
-            self.broken = Some(BrokenLaw { law, at, description: description.into() });
-        }
-    }
-
-    /// The plane waits until `until`, having asked for nothing new if `asked` is false; `brought`: the last wait brought
-    /// something.
-    pub(crate) fn waits(&mut self, now: Nanos, until: Nanos, asked: bool, brought: bool) {
-        if until > now || asked || brought {
-            self.fruitless = 0;
-            return;
-        }
-        self.fruitless += 1;
-        if self.fruitless > FRUITLESS_MAX {
-            self.broke(Law::NoSpinning, now, format!("waits until {until}, {} times in a row", self.fruitless));
-        }
-    }
-
-    pub(crate) fn broken(&self) -> Option<&BrokenLaw> {
-        self.broken.as_ref()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_broken_law_is_kept() {
-        let mut laws = Laws::default();
-        assert_eq!(laws.broken(), None);
-        laws.broke(Law::OneOwner, Nanos(2), "first");
-        laws.broke(Law::NoPanic, Nanos(3), "second");
-        assert_eq!(laws.broken().map(|b| (b.law, b.at)), Some((Law::OneOwner, Nanos(2))));
-    }
-
-    #[test]
-    fn spinning_is_waiting_for_the_past_again_and_again() {
-        let mut laws = Laws::default();
-        for _ in 0..100 {
-            laws.waits(Nanos(10), Nanos(5), false, false);
-            laws.waits(Nanos(10), Nanos(15), false, false);
-            laws.waits(Nanos(10), Nanos(5), true, false);
-            laws.waits(Nanos(10), Nanos(5), false, true);
-        }
-        assert_eq!(laws.broken(), None);
-        laws.waits(Nanos(10), Nanos(5), false, false);
-        laws.waits(Nanos(11), Nanos(5), false, false);
-        assert_eq!(laws.broken().map(|b| b.law), Some(Law::NoSpinning));
-    }
-}

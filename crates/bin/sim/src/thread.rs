@@ -7,6 +7,8 @@ use crate::laws::Law;
 
 /// Most waits in a row at one instant: far more than a tick of the largest plane needs.
 const STEPS_AT_ONE_TIME_MAX: u32 = 100_000;
+/// Fruitless waits in a row that are allowed: one may ask for a time that has just passed, not again and again.
+const FRUITLESS_MAX: u32 = 1;
 
 /// The thread of one run.
 #[derive(Debug)]
@@ -21,14 +23,24 @@ pub(crate) struct SimThread {
     /// It has called for something since its last wait, and that brought something.
     called: bool,
     brought: bool,
+    /// Waits in a row that were asked for in the past and brought nothing.
+    fruitless: u32,
     /// Waits since time last went on by more than its own work.
     steps_without_time: u32,
 }
 
 impl SimThread {
     pub(crate) fn new(request_cost: Nanos, wake_max: Nanos) -> Self {
-        let (processor, delay) = (Nanos::ZERO, Nanos::ZERO);
-        Self { request_cost, processor, wake_max, delay, called: false, brought: false, steps_without_time: 0 }
+        Self {
+            request_cost,
+            processor: Nanos::ZERO,
+            wake_max,
+            delay: Nanos::ZERO,
+            called: false,
+            brought: false,
+            fruitless: 0,
+            steps_without_time: 0,
+        }
     }
 
     pub(crate) fn processor(&self) -> Nanos {
@@ -43,7 +55,11 @@ impl SimThread {
     /// It begins to wait, having queued so many `requests`.
     pub(crate) fn waits(&mut self, until: Nanos, requests: usize, course: &mut Course) {
         let asked = std::mem::take(&mut self.called) || requests > 0;
-        course.waits(until, asked, self.brought);
+        let fruitless = until <= course.now() && !asked && !self.brought;
+        self.fruitless = if fruitless { self.fruitless + 1 } else { 0 };
+        if self.fruitless > FRUITLESS_MAX {
+            course.broke(Law::NoSpinning, format!("waits until {until}, {} times in a row", self.fruitless));
+        }
         self.charge(requests, course);
         self.steps_without_time += 1;
     }
@@ -85,5 +101,30 @@ impl SimThread {
         let spent = self.request_cost.saturating_mul(requests as u64 + 1);
         self.processor += spent;
         course.advance(course.now() + spent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Trace;
+    use crate::random::Random;
+
+    #[test]
+    fn spinning_is_waiting_for_the_past_again_and_again() {
+        let (mut thread, mut course) = (SimThread::new(Nanos::ZERO, Nanos(1)), Course::new(Random::new(1), Trace::Off));
+        let (past, future) = (Nanos::ZERO, Nanos::MAX);
+        for _ in 0..100 {
+            thread.waits(past, 0, &mut course);
+            thread.waits(future, 0, &mut course);
+            thread.waits(past, 1, &mut course);
+            thread.receives(1, false, &mut course);
+            thread.waits(past, 0, &mut course);
+            thread.receives(0, false, &mut course);
+        }
+        assert_eq!(course.broken(), None);
+        thread.waits(past, 0, &mut course);
+        thread.waits(past, 0, &mut course);
+        assert_eq!(course.broken().map(|b| b.law), Some(Law::NoSpinning));
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Transfers {
     arena: SimArena,
     /// Memory that is being brought in.
     memory_change: Option<MemoryChange>,
-    handles: Handles,
+    pub(crate) handles: Handles,
     queued_reads: Vec<ReadRequest>,
     queued_sends: Vec<SendRequest>,
     reads: Vec<Option<PendingRead>>,
@@ -85,10 +85,6 @@ impl Transfers {
 
     pub(crate) fn chunks(&self) -> u32 {
         self.chunks
-    }
-
-    pub(crate) fn handles(&mut self) -> &mut Handles {
-        &mut self.handles
     }
 
     pub(crate) fn queue_read(&mut self, request: ReadRequest) {

@@ -11,6 +11,7 @@ use dataplane::port::Completion;
 use storage::grant::{Grant, RecordingPlace};
 use units::{BitRate, LinkId, Nanos, ReservationId, StreamId};
 
+use crate::audit::DiskTally;
 use crate::bounds::PlaneBounds;
 use crate::channel::SimChannel;
 use crate::contents::{SimContents, SimFile, Spoiling};
@@ -100,7 +101,7 @@ impl World {
     fn open_content(&mut self, number: u32) -> Arc<Content> {
         let content = self.contents.open(number);
         for file in content.layout.files() {
-            self.transfers.handles().give_file(file.file.as_raw_fd(), SimFile { content: number, disk: file.disk });
+            self.transfers.handles.give_file(file.file.as_raw_fd(), SimFile { content: number, disk: file.disk });
         }
         content
     }
@@ -124,7 +125,7 @@ impl World {
         }
         let waited = self.course.now();
         for (disk, _) in self.disks.iter_mut().zip(idle).filter(|(_, idle)| *idle) {
-            disk.was_idle_beside_work(waited.saturating_sub(begun));
+            disk.audit.was_idle_beside_work(waited.saturating_sub(begun));
         }
         let delay = self.thread.wakes(begun, &mut self.course);
         self.ledger.plane_is_late(waited, delay);
@@ -160,7 +161,7 @@ impl World {
             WorldEvent::Writable(slot) => self.transfers.retry_send(slot, &mut self.ledger, &mut self.course),
             WorldEvent::Client(stream, turn) => {
                 if self.ledger.client_turns(stream, turn, &mut self.course)
-                    && let Some(slot) = self.transfers.handles().slot_of(stream)
+                    && let Some(slot) = self.transfers.handles.slot_of(stream)
                 {
                     self.transfers.retry_send(slot, &mut self.ledger, &mut self.course);
                 }
@@ -327,7 +328,7 @@ impl World {
             viewer,
         };
         let receiver = SimSocket::new(self.ledger.socket_bytes(rate), ClientReading::AtRate(line_of(rate)), now);
-        self.transfers.handles().give_socket(requested.fd, id.0);
+        self.transfers.handles.give_socket(requested.fd, id.0);
         self.ledger.open(requested, receiver, self.faults.excused_until(self.contents.content(number)));
         let destination = DeliveryDestination::Socket(socket);
         let delivery = Delivery { stream: id, destination, link: LinkId(0), segments, content, service, waited };
@@ -400,7 +401,7 @@ impl World {
                 if let Some(disk) = fault.drive() {
                     let side = &mut self.disks[disk];
                     self.faults.apply(disk, side, now);
-                    self.faults.excuse(disk, begun, side.promised_share(), now, &mut self.ledger);
+                    self.faults.excuse(disk, begun, side.audit.promised_share(), now, &mut self.ledger);
                 }
             }
         }
@@ -481,7 +482,7 @@ impl World {
         let socket = delivery.destination.socket().expect("simulated deliveries go to sockets");
         let (stream, fd) = (delivery.stream, socket.as_raw_fd());
         let Some(mut record) = self.ledger.close((stream, fd), end, &mut self.course) else { return };
-        self.course.judge(self.transfers.handles().socket_returned(fd, stream.0));
+        self.course.judge(self.transfers.handles.socket_returned(fd, stream.0));
         if record.requested.viewer.is_none() {
             self.control.delivery_over();
         }
@@ -513,7 +514,11 @@ impl World {
         Tally {
             deliveries: self.ledger.tally(),
             writes: self.writers.tally(),
-            disks: self.disks.iter().map(DiskSide::tally).fold(Default::default(), |sum, disk| disk.and(&sum)),
+            disks: self
+                .disks
+                .iter()
+                .map(|disk| disk.audit.tally())
+                .fold(DiskTally::default(), |sum, disk| sum.and(&disk)),
             pauses: self.pauses,
             events: self.events,
             calm: self.calm,
