@@ -142,8 +142,8 @@ fn full(cases: &mut Vec<Case>) {
                     (scenario.safety, scenario.liveness) = (SECS(60), SECS(40));
                     scenario.be_share = be_share;
                     if be_share > 0.0 {
-                        scenario.load.uploaders = 1;
-                        scenario.load.upload_rate = BitRate(8_000_000_000);
+                        scenario.load.uploads.uploaders = 1;
+                        scenario.load.uploads.rate = BitRate(8_000_000_000);
                     }
                     scenario
                 });
@@ -176,8 +176,8 @@ fn uploads(cases: &mut Vec<Case>) {
                 let mut scenario = Scenario::steady(seed, drive, memory, BitRate(8_800_000), streams);
                 scenario.round = round;
                 scenario.be_share = 0.1;
-                scenario.load.uploaders = writers;
-                scenario.load.upload_rate = BitRate(8_000_000_000);
+                scenario.load.uploads.uploaders = writers;
+                scenario.load.uploads.rate = BitRate(8_000_000_000);
                 (scenario.safety, scenario.liveness) = (SECS(60), SECS(60));
                 scenario.load.viewing = (SECS(130), SECS(130));
                 scenario
@@ -198,8 +198,8 @@ fn recorder(cases: &mut Vec<Case>) {
     ] {
         push(cases, format!("{cameras} cameras of {} Mbit/s, {viewers} viewers", rate as f64 / 1e6), 2, move |seed| {
             let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), viewers);
-            (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(rate)]);
-            scenario.load.side_by_side = true;
+            (scenario.load.recordings.recorded, scenario.load.recordings.rates) = (cameras, vec![BitRate(rate)]);
+            scenario.load.recordings.side_by_side = true;
             scenario.load.arrivals = MS(200);
             scenario.load.viewing = (SECS(140), SECS(150));
             (scenario.safety, scenario.liveness) = (SECS(60), SECS(40));
@@ -216,8 +216,8 @@ fn slower(cases: &mut Vec<Case>) {
                 let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
                 scenario.be_share = 0.1;
                 scenario.load.arrivals = MS(200);
-                scenario.load.uploaders = writers;
-                scenario.load.upload_rate = BitRate(8_000_000_000);
+                scenario.load.uploads.uploaders = writers;
+                scenario.load.uploads.rate = BitRate(8_000_000_000);
                 scenario.load.viewing = (SECS(140), SECS(150));
                 (scenario.safety, scenario.liveness) = (SECS(60), SECS(40));
                 let fault = Fault::Slow { disk: 0, factor };

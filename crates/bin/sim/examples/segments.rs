@@ -144,12 +144,12 @@ impl Arguments {
         scenario.disks = vec![scenario.disks[0].clone(); self.disks];
         scenario.be_share = f64::from(self.be_share) / 100.0;
         scenario.load.streams_max = self.streams;
-        scenario.load.contents_per_disk = u32::try_from(self.streams).unwrap_or(0);
+        scenario.load.contents.per_disk = u32::try_from(self.streams).unwrap_or(0);
         scenario.load.arrivals = Nanos::from_millis(300);
         // Streams still running at the end get this time.
         scenario.load.viewing = (Nanos::from_secs(60), Nanos::from_secs(60));
-        scenario.load.uploaders = self.uploads;
-        scenario.load.upload_rate = BitRate(8_000_000_000);
+        scenario.load.uploads.uploaders = self.uploads;
+        scenario.load.uploads.rate = BitRate(8_000_000_000);
         (scenario.safety, scenario.liveness) = (Nanos::ZERO, Nanos::from_secs(self.lasts));
         scenario.load.segments = vec![SegmentViewers {
             apart: Nanos::from_millis(self.apart),

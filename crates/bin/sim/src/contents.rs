@@ -8,7 +8,7 @@ use content::watched::{FileStat, WatchedContent};
 use content::{BlockChecksums, Content, Segment};
 use units::{ContentVersion, DiskId, limits};
 
-use crate::load::Load;
+use crate::load::ContentLoad;
 use crate::random::Random;
 
 /// The unit of a mirrored content.
@@ -125,9 +125,9 @@ impl SimContents {
     }
 
     /// Draws those that lie on disks of these capacities from the beginning.
-    pub(crate) fn draw(&mut self, load: &Load, capacities: &[u64], random: &mut Random) {
+    pub(crate) fn draw(&mut self, load: &ContentLoad, capacities: &[u64], random: &mut Random) {
         for disk in 0..capacities.len() {
-            for _ in 0..load.contents_per_disk {
+            for _ in 0..load.per_disk {
                 self.add(|version, null| new_content(version, disk, capacities, load, null, random));
             }
         }
@@ -196,12 +196,12 @@ fn new_content(
     version: ContentVersion,
     disk: usize,
     capacities: &[u64],
-    load: &Load,
+    load: &ContentLoad,
     null: &OwnedFd,
     random: &mut Random,
 ) -> SimContent {
     let least = if load.mirrored { capacities.iter().copied().min().unwrap_or(0) } else { capacities[disk] };
-    let size = random.between(load.content_bytes.0, load.content_bytes.1).min(least / 2);
+    let size = random.between(load.bytes.0, load.bytes.1).min(least / 2);
     let extents = extents(size, capacities[disk], load, random);
     let access = if random.chance(load.buffered_share) { FileAccess::Buffered } else { FileAccess::Direct };
     let number = |disk| DiskId(u16::try_from(disk).expect("few disks"));
@@ -248,7 +248,7 @@ fn layout(disk: DiskId, access: FileAccess, size: u64, extents: Box<[Extent]>, n
     ContentLayout::of_file(disk, file, access, size, extents)
 }
 
-fn extents(size: u64, capacity: u64, load: &Load, random: &mut Random) -> Vec<Extent> {
+fn extents(size: u64, capacity: u64, load: &ContentLoad, random: &mut Random) -> Vec<Extent> {
     let aligned = size.next_multiple_of(limits::DIRECT_ALIGN);
     let fragments = random.between(1, load.fragments_max.max(1));
     let part = (aligned / fragments).next_multiple_of(limits::DIRECT_ALIGN).max(limits::DIRECT_ALIGN);

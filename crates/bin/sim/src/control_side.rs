@@ -81,10 +81,10 @@ impl ControlSide {
         course.act_in(self.end, ControlAction::Drain);
         faults.schedule(course);
         for disk in 0..self.disks {
-            for _ in 0..self.load.uploaders {
-                course.act_in(self.random.wait(self.load.upload_gap), ControlAction::Upload(disk));
+            for _ in 0..self.load.uploads.uploaders {
+                course.act_in(self.random.wait(self.load.uploads.gap), ControlAction::Upload(disk));
             }
-            for nth in 0..self.load.recorded {
+            for nth in 0..self.load.recordings.recorded {
                 course.act_in(RECORDED_APART.saturating_mul(u64::from(nth)), ControlAction::RecordAll(disk));
             }
             self.again(ControlAction::Record(disk), course);
@@ -99,7 +99,7 @@ impl ControlSide {
             ControlAction::Arrive => self.load.arrivals,
             ControlAction::Seek => self.load.seeks,
             ControlAction::Pause => self.load.pauses,
-            ControlAction::Record(_) => self.load.recordings,
+            ControlAction::Record(_) => self.load.recordings.apart,
             ControlAction::Probe(_) => self.load.probes,
             _ => Nanos::ZERO,
         };
@@ -160,9 +160,9 @@ impl ControlSide {
         contents: &SimContents,
     ) -> Option<(SimDelivery, Nanos)> {
         let (random, load) = (&mut self.random, &self.load);
-        let per_disk = u64::from(load.contents_per_disk);
+        let per_disk = u64::from(load.contents.per_disk);
         let last = per_disk * self.disks as u64;
-        let drawn = match load.popularity {
+        let drawn = match load.contents.popularity {
             Popularity::Favourites => random.below(last).min(random.below(last)),
             Popularity::Zipf => on_disks_in_turn(zipf(random, last), per_disk, last),
             Popularity::Even => on_disks_in_turn(self.next_stream, per_disk, last),

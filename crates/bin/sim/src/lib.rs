@@ -45,7 +45,9 @@ pub use disk::Spent;
 pub use io::SimIo;
 pub use laws::{BrokenLaw, Law};
 pub use ledger::DeliveryTally;
-pub use load::{Fault, FaultAt, Load, Popularity, SegmentLayout, SegmentViewers};
+pub use load::{
+    ContentLoad, Fault, FaultAt, Load, Popularity, RecordingLoad, SegmentLayout, SegmentViewers, UploadLoad,
+};
 pub use log::Trace;
 pub use measure::{VirtualDisk, measure};
 pub use random::Random;

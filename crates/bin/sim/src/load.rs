@@ -9,18 +9,8 @@ use crate::camera::Camera;
 /// The demand on the plane.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Load {
-    /// Contents per disk.
-    pub contents_per_disk: u32,
-    /// Which contents are asked for more often than others.
-    pub popularity: Popularity,
-    /// Least and most bytes of one.
-    pub content_bytes: (u64, u64),
-    /// Most pieces a content lies in on its disk.
-    pub fragments_max: u64,
-    /// Every content lies on all disks, in two copies.
-    pub mirrored: bool,
-    /// Share of contents that can only be read through the page cache.
-    pub buffered_share: f64,
+    /// The contents on the disks.
+    pub contents: ContentLoad,
     /// Rates streams ask for.
     pub rates: Vec<BitRate>,
     /// Mean time between two arrivals.
@@ -51,32 +41,63 @@ pub struct Load {
     pub vanish_share: f64,
     /// Resetting the connection.
     pub reset_share: f64,
+    /// Uploads.
+    pub uploads: UploadLoad,
+    /// Recordings.
+    pub recordings: RecordingLoad,
+    /// Mean time between probes, per disk; zero: none.
+    pub probes: Nanos,
+    /// Viewers of films in segments, beside the deliveries that arrive.
+    pub segments: Vec<SegmentViewers>,
+}
+
+/// Contents that lie on the disks from the beginning.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContentLoad {
+    /// Contents per disk.
+    pub per_disk: u32,
+    /// Which contents are asked for more often than others.
+    pub popularity: Popularity,
+    /// Least and most bytes of one.
+    pub bytes: (u64, u64),
+    /// Most pieces a content lies in on its disk.
+    pub fragments_max: u64,
+    /// Every content lies on all disks, in two copies.
+    pub mirrored: bool,
+    /// Share of contents that can only be read through the page cache.
+    pub buffered_share: f64,
+}
+
+/// Uploads, each by a client that sends one after the other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UploadLoad {
     /// Uploaders per disk, one upload after the other each.
     pub uploaders: u32,
     /// Bytes of one upload.
-    pub upload_bytes: (u64, u64),
+    pub bytes: (u64, u64),
     /// How fast an upload comes in.
-    pub upload_rate: BitRate,
+    pub rate: BitRate,
     /// Mean time between an uploader's uploads.
-    pub upload_gap: Nanos,
+    pub gap: Nanos,
+}
+
+/// Recordings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordingLoad {
     /// Mean time between requests for a recording, per disk; zero: none.
-    pub recordings: Nanos,
+    pub apart: Nanos,
     /// Rates of recordings.
-    pub recording_rates: Vec<BitRate>,
+    pub rates: Vec<BitRate>,
     /// Kinds of the clients that send them.
     pub cameras: Vec<Camera>,
     /// Recordings per disk that begin with the run and continue to its end.
     pub recorded: u32,
     /// On a machine of several disks: with how many copies each recording is spread over all of them; zero: each lies on one.
-    pub recording_copies: u8,
+    pub copies: u8,
     /// Recordings lie side by side, as a file system lays out files written at the same time; else anywhere.
     pub side_by_side: bool,
     /// Longest time until the bytes of a recording are durable.
     pub durable: Nanos,
-    /// Mean time between probes, per disk; zero: none.
-    pub probes: Nanos,
-    /// Viewers of films in segments, beside the deliveries that arrive.
-    pub segments: Vec<SegmentViewers>,
 }
 
 /// Viewers of films that lie in segments on the disks, which play as players of HLS and DASH do.

@@ -78,7 +78,7 @@ pub fn run(scenario: &Scenario, trace: Trace) -> RunReport {
             survive_disk_loss: scenario.survive_disk_loss,
             stall_max: scenario.stall_max,
             streams_max: (scenario.load.deliveries_max()
-                + scenario.load.recorded as usize * machine.profiles.len()
+                + scenario.load.recordings.recorded as usize * machine.profiles.len()
                 + STREAMS_BESIDE)
                 .min(limits::STREAMS_MAX),
             ..PlaneConfig::default()
@@ -231,9 +231,9 @@ mod tests {
         let mut scenario = Scenario::draw(3);
         scenario.faults.clear();
         scenario.be_share = 0.1;
-        scenario.load.uploaders = uploaders;
-        scenario.load.recordings = Nanos::ZERO;
-        scenario.load.recorded = 0;
+        scenario.load.uploads.uploaders = uploaders;
+        scenario.load.recordings.apart = Nanos::ZERO;
+        scenario.load.recordings.recorded = 0;
         scenario.load.probes = Nanos::ZERO;
         run_with(&scenario, Trace::Tail, |io, _| refuse_all(io, wrong))
     }

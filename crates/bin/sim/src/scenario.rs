@@ -10,7 +10,9 @@ use units::{BitRate, Nanos};
 
 use crate::camera::Camera;
 use crate::drive::{DriveProfile, Parameters};
-use crate::load::{Fault, FaultAt, Load, Popularity, SegmentLayout, SegmentViewers};
+use crate::load::{
+    ContentLoad, Fault, FaultAt, Load, Popularity, RecordingLoad, SegmentLayout, SegmentViewers, UploadLoad,
+};
 use crate::random::Random;
 
 const MIB: u64 = 1 << 20;
@@ -86,12 +88,14 @@ impl Scenario {
     #[must_use]
     pub fn steady(seed: u64, profile: DriveProfile, memory_bytes: u64, rate: BitRate, streams: u32) -> Self {
         let load = Load {
-            contents_per_disk: streams.max(1) * 2,
-            popularity: Popularity::Even,
-            content_bytes: (4 * GIB, 5 * GIB),
-            fragments_max: 1,
-            mirrored: false,
-            buffered_share: 0.0,
+            contents: ContentLoad {
+                per_disk: streams.max(1) * 2,
+                popularity: Popularity::Even,
+                bytes: (4 * GIB, 5 * GIB),
+                fragments_max: 1,
+                mirrored: false,
+                buffered_share: 0.0,
+            },
             rates: vec![rate],
             arrivals: MS(500),
             streams_max: usize::try_from(streams).unwrap_or(usize::MAX),
@@ -107,17 +111,21 @@ impl Scenario {
             pause_share: 0.0,
             vanish_share: 0.0,
             reset_share: 0.0,
-            uploaders: 0,
-            upload_bytes: (10_000_000, 10_000_000),
-            upload_rate: BitRate(1_000_000_000),
-            upload_gap: Nanos::ZERO,
-            recordings: Nanos::ZERO,
-            recording_rates: vec![rate],
-            cameras: vec![Camera::Steady],
-            recorded: 0,
-            recording_copies: 0,
-            side_by_side: false,
-            durable: SECS(10),
+            uploads: UploadLoad {
+                uploaders: 0,
+                bytes: (10_000_000, 10_000_000),
+                rate: BitRate(1_000_000_000),
+                gap: Nanos::ZERO,
+            },
+            recordings: RecordingLoad {
+                apart: Nanos::ZERO,
+                rates: vec![rate],
+                cameras: vec![Camera::Steady],
+                recorded: 0,
+                copies: 0,
+                side_by_side: false,
+                durable: SECS(10),
+            },
             probes: Nanos::ZERO,
             segments: Vec::new(),
         };
@@ -180,7 +188,7 @@ impl Scenario {
             disks,
         };
         let longest = scenario.round.max(scenario.tick.saturating_mul(FLASH_ROUND_TICKS));
-        scenario.load.durable = scenario.load.durable.max(longest.saturating_mul(3));
+        scenario.load.recordings.durable = scenario.load.recordings.durable.max(longest.saturating_mul(3));
         if random.chance(0.6) {
             scenario.faults = draw_faults(&mut random, scenario.disks.len(), safety);
         }
@@ -206,8 +214,8 @@ impl Scenario {
         let viewers = u32::try_from(random.between(1, most.max(1))).unwrap_or(1);
         scenario.load.segments = vec![draw_segments(&mut random, viewers, rate, disks)];
         if random.chance(0.4) {
-            scenario.load.uploaders = u32::try_from(random.between(1, 3)).unwrap_or(1);
-            scenario.load.upload_bytes = (1, random.between(1, 20 * MIB));
+            scenario.load.uploads.uploaders = u32::try_from(random.between(1, 3)).unwrap_or(1);
+            scenario.load.uploads.bytes = (1, random.between(1, 20 * MIB));
         }
         scenario
     }
@@ -242,12 +250,14 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
     let share = |random: &mut Random, most: f64| if random.chance(0.4) { random.fraction() * most } else { 0.0 };
     let upload_bytes = random.between(MIB, 20 * MIB);
     let mut load = Load {
-        contents_per_disk: u32::try_from(random.between(1, 60)).unwrap_or(1),
-        popularity: if random.chance(0.3) { Popularity::Zipf } else { Popularity::Favourites },
-        content_bytes: (random.between(1, 64 * MIB), random.between(64 * MIB, 2 * GIB)),
-        fragments_max: if random.chance(0.3) { random.between(2, 20) } else { 1 },
-        mirrored: false,
-        buffered_share: share(random, 0.5),
+        contents: ContentLoad {
+            per_disk: u32::try_from(random.between(1, 60)).unwrap_or(1),
+            popularity: if random.chance(0.3) { Popularity::Zipf } else { Popularity::Favourites },
+            bytes: (random.between(1, 64 * MIB), random.between(64 * MIB, 2 * GIB)),
+            fragments_max: if random.chance(0.3) { random.between(2, 20) } else { 1 },
+            mirrored: false,
+            buffered_share: share(random, 0.5),
+        },
         rates,
         arrivals: Nanos::from_micros(random.between(50_000, 1_500_000)),
         streams_max: usize::try_from(random.between(1, 150)).unwrap_or(1),
@@ -263,26 +273,31 @@ fn draw_load(random: &mut Random, rates: Vec<BitRate>) -> Load {
         pause_share: share(random, 0.2),
         vanish_share: share(random, 0.05),
         reset_share: share(random, 0.2),
-        uploaders: if random.chance(0.5) { u32::try_from(random.between(1, 4)).unwrap_or(1) } else { 0 },
-        upload_bytes: (random.between(1, upload_bytes), upload_bytes),
-        upload_rate: BitRate(*random.pick(&[8_000_000, 100_000_000, 1_000_000_000])),
-        upload_gap: MS(random.between(0, 2000)),
-        recordings: if random.chance(0.3) { MS(random.between(2000, 20_000)) } else { Nanos::ZERO },
-        recording_rates: vec![BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000]))],
-        cameras: Camera::ALL.to_vec(),
-        recorded: 0,
-        recording_copies: 0,
-        side_by_side: false,
-        durable: SECS(10),
+        uploads: UploadLoad {
+            uploaders: if random.chance(0.5) { u32::try_from(random.between(1, 4)).unwrap_or(1) } else { 0 },
+            bytes: (random.between(1, upload_bytes), upload_bytes),
+            rate: BitRate(*random.pick(&[8_000_000, 100_000_000, 1_000_000_000])),
+            gap: MS(random.between(0, 2000)),
+        },
+        recordings: RecordingLoad {
+            apart: if random.chance(0.3) { MS(random.between(2000, 20_000)) } else { Nanos::ZERO },
+            rates: vec![BitRate(*random.pick(&[4_000_000, 8_800_000, 25_000_000]))],
+            cameras: Camera::ALL.to_vec(),
+            recorded: 0,
+            copies: 0,
+            side_by_side: false,
+            durable: SECS(10),
+        },
         probes: if random.chance(0.4) { MS(random.between(200, 5000)) } else { Nanos::ZERO },
         segments: Vec::new(),
     };
-    if load.recordings > Nanos::ZERO {
-        load.recording_rates.extend([BitRate(100_000), BitRate(500_000)]);
-        load.recorded = if random.chance(0.3) { u32::try_from(random.between(1, 20)).unwrap_or(1) } else { 0 };
-        load.durable = SECS(*random.pick(&[3, 5, 10, 10, 20, 60]));
-        load.side_by_side = random.chance(0.5);
-        load.recording_copies = *random.pick(&[0, 0, 1, 2]);
+    if load.recordings.apart > Nanos::ZERO {
+        load.recordings.rates.extend([BitRate(100_000), BitRate(500_000)]);
+        load.recordings.recorded =
+            if random.chance(0.3) { u32::try_from(random.between(1, 20)).unwrap_or(1) } else { 0 };
+        load.recordings.durable = SECS(*random.pick(&[3, 5, 10, 10, 20, 60]));
+        load.recordings.side_by_side = random.chance(0.5);
+        load.recordings.copies = *random.pick(&[0, 0, 1, 2]);
     }
     load
 }
@@ -317,7 +332,7 @@ mod tests {
         for seed in 0..300 {
             let scenario = Scenario::draw(seed);
             assert_eq!(scenario, Scenario::draw(seed));
-            assert!(scenario.load.content_bytes.0 <= scenario.load.content_bytes.1);
+            assert!(scenario.load.contents.bytes.0 <= scenario.load.contents.bytes.1);
             assert!(scenario.load.viewing.0 <= scenario.load.viewing.1);
             assert!(scenario.cycle.0.is_multiple_of(scenario.tick.0), "{:?} {:?}", scenario.cycle, scenario.tick);
             assert!(scenario.round.0.is_multiple_of(scenario.cycle.0));

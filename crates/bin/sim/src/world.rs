@@ -69,7 +69,7 @@ impl World {
         let capacities: Vec<u64> = drives.iter().map(|(drive, _)| drive.parameters().size).collect();
         let mut chance = random.fork();
         let mut contents = SimContents::empty(null);
-        contents.draw(load, &capacities, &mut chance);
+        contents.draw(&load.contents, &capacities, &mut chance);
         // A stream of numbers of their own: other draws do not depend on them.
         let viewers = Viewers::new(&load.segments, &capacities, bounds, chance.clone().fork());
         let disks = drives.into_iter().enumerate();
@@ -81,10 +81,10 @@ impl World {
             ledger: Ledger::new(bounds),
             disks: disks.map(|(number, (drive, depth))| DiskSide::new(number, drive, depth, bounds)).collect(),
             contents,
-            faults: RunFaults::new(scenario.faults.clone(), capacities.len(), load.mirrored),
+            faults: RunFaults::new(scenario.faults.clone(), capacities.len(), load.contents.mirrored),
             control: ControlSide::new(load.clone(), capacities.len(), *safety, *liveness, chance),
             viewers,
-            writers: SimWriters::new(load.clone(), capacities),
+            writers: SimWriters::new(load.uploads.clone(), load.recordings.clone(), capacities),
             pauses: 0,
             events: 0,
             calm: Calm::default(),

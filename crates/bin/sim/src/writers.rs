@@ -12,7 +12,7 @@ use crate::channel::SimChannel;
 use crate::course::Course;
 use crate::events::ControlAction;
 use crate::laws::Law;
-use crate::load::Load;
+use crate::load::{RecordingLoad, UploadLoad};
 use crate::random::Random;
 use crate::received_file::UploadSource;
 use crate::store_thread::{Actions, UploadEnd};
@@ -58,22 +58,24 @@ struct RequestedRecording {
 /// The clients that write.
 #[derive(Debug)]
 pub(crate) struct SimWriters {
-    load: Load,
+    uploads: UploadLoad,
+    recordings: RecordingLoad,
     capacities: Vec<u64>,
     reserving: BTreeMap<StreamId, RequestedRecording>,
     /// The reservation of each part of a recording that runs.
-    recordings: BTreeMap<(usize, UploadId), ReservationId>,
+    running: BTreeMap<(usize, UploadId), ReservationId>,
     /// Where the last recording of each disk will end.
     recorded_to: Vec<Option<u64>>,
     tally: WriteTally,
 }
 
 impl SimWriters {
-    pub(crate) fn new(load: Load, capacities: Vec<u64>) -> Self {
+    pub(crate) fn new(uploads: UploadLoad, recordings: RecordingLoad, capacities: Vec<u64>) -> Self {
         Self {
-            load,
+            uploads,
+            recordings,
             reserving: BTreeMap::new(),
-            recordings: BTreeMap::new(),
+            running: BTreeMap::new(),
             recorded_to: vec![None; capacities.len()],
             capacities,
             tally: WriteTally::default(),
@@ -86,9 +88,9 @@ impl SimWriters {
 
     /// The next upload to a disk.
     pub(crate) fn draw_upload(&self, disk: usize, random: &mut Random) -> UploadSource {
-        let bytes = random.between(self.load.upload_bytes.0, self.load.upload_bytes.1);
+        let bytes = random.between(self.uploads.bytes.0, self.uploads.bytes.1);
         let position = self.draw_place(disk, bytes, random);
-        UploadSource { position, bytes, rate: self.load.upload_rate, recording: None }
+        UploadSource { position, bytes, rate: self.uploads.rate, recording: None }
     }
 
     fn draw_place(&self, disk: usize, bytes: u64, random: &mut Random) -> u64 {
@@ -104,17 +106,18 @@ impl SimWriters {
         random: &mut Random,
     ) -> Command {
         let lasts = lasts.unwrap_or_else(|| random.span(Nanos::from_secs(5), Nanos::from_secs(30)));
-        let rate = *random.pick(&self.load.recording_rates);
-        let camera = *random.pick(&self.load.cameras);
+        let rate = *random.pick(&self.recordings.rates);
+        let camera = *random.pick(&self.recordings.cameras);
         self.reserving.insert(stream, RequestedRecording { disk, rate, camera, lasts });
-        let (disks, durable, block_bytes_max) = (self.written_disks(disk), self.load.durable, limits::BLOCK_BYTES_MAX);
+        let (disks, durable, block_bytes_max) =
+            (self.written_disks(disk), self.recordings.durable, limits::BLOCK_BYTES_MAX);
         Command::Reserve(RecordingRequest { stream, disks, link: LinkId(0), rate, durable, block_bytes_max })
     }
 
     /// The disks that a recording of the store of `disk` is written to.
     fn written_disks(&self, disk: usize) -> WrittenDisks {
         let id = |disk| DiskId(u16::try_from(disk).expect("few disks"));
-        let (copies, count) = (self.load.recording_copies, self.capacities.len());
+        let (copies, count) = (self.recordings.copies, self.capacities.len());
         if copies == 0 || count <= usize::from(copies) {
             return WrittenDisks::one(id(disk));
         }
@@ -146,12 +149,12 @@ impl SimWriters {
         let rate = BitRate((rate.0 as f64 * disks.share()) as u64);
         let bytes = rate.bytes_in(lasts).next_multiple_of(limits::DIRECT_ALIGN);
         let terms = RecordingTerms { rate, reservation, place };
-        let recording = Some((terms, camera, self.load.durable));
+        let recording = Some((terms, camera, self.recordings.durable));
         let part = |disk: DiskId| {
             let disk = usize::from(disk.0);
             let anywhere = self.draw_place(disk, bytes, random);
             let beside = self.recorded_to[disk];
-            let beside = beside.filter(|end| self.load.side_by_side && self.capacities[disk] - end >= bytes);
+            let beside = beside.filter(|end| self.recordings.side_by_side && self.capacities[disk] - end >= bytes);
             let position = beside.unwrap_or(anywhere);
             self.recorded_to[disk] = Some(position + bytes);
             (disk, UploadSource { position, bytes, rate, recording })
@@ -161,7 +164,7 @@ impl SimWriters {
 
     /// A part of a recording is written as this upload.
     pub(crate) fn part_begins(&mut self, disk: usize, upload: UploadId, reservation: ReservationId) {
-        self.recordings.insert((disk, upload), reservation);
+        self.running.insert((disk, upload), reservation);
     }
 
     /// A store thread is through with uploads and recordings; a fault of its disk may have `excused` it.
@@ -176,14 +179,14 @@ impl SimWriters {
         self.tally.upload_bytes += out.flushed_bytes;
         self.tally.commits += u64::from(out.committed);
         for (upload, end) in &out.ended {
-            if let Some(reservation) = self.recordings.remove(&(disk, *upload)) {
-                if self.recordings.values().all(|other| *other != reservation) {
+            if let Some(reservation) = self.running.remove(&(disk, *upload)) {
+                if self.running.values().all(|other| *other != reservation) {
                     channel.command(Command::Release(reservation), course);
                 }
             } else {
                 // Its client waits for the answer before it sends more.
                 self.tally.uploads += u64::from(*end == UploadEnd::Acknowledged);
-                let gap = random.wait(self.load.upload_gap);
+                let gap = random.wait(self.uploads.gap);
                 course.act_in(gap, ControlAction::Upload(disk));
             }
             if *end == UploadEnd::Failed && !excused {

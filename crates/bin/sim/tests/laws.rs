@@ -281,16 +281,16 @@ fn lively(profile: DriveProfile, streams: u32) -> Scenario {
     scenario.be_share = 0.1;
     scenario.load.arrivals = Nanos::from_millis(100);
     scenario.load.viewing = (SECS(5), SECS(40));
-    scenario.load.uploaders = 1;
-    scenario.load.recordings = SECS(5);
+    scenario.load.uploads.uploaders = 1;
+    scenario.load.recordings.apart = SECS(5);
     scenario
 }
 
 /// The same without uploads and recordings.
 fn quiet(profile: DriveProfile, streams: u32) -> Scenario {
     let mut scenario = lively(profile, streams);
-    scenario.load.uploaders = 0;
-    scenario.load.recordings = Nanos::ZERO;
+    scenario.load.uploads.uploaders = 0;
+    scenario.load.recordings.apart = Nanos::ZERO;
     scenario
 }
 
@@ -322,10 +322,11 @@ fn each_law_has_a_plane_that_breaks_it() {
     let mut full = lively(DriveProfile::Desktop, 60);
     full.load.best_effort_share = 0.8;
     full.load.viewing = (SECS(100), SECS(120));
-    full.load.recordings = Nanos::ZERO;
+    full.load.recordings.apart = Nanos::ZERO;
     // One that may be durable late has the longest buffer, and is over that before anything else.
     let mut late = lively(DriveProfile::Desktop, 5);
-    (late.load.recordings, late.load.recorded, late.load.durable) = (Nanos::ZERO, 1, SECS(3600));
+    (late.load.recordings.apart, late.load.recordings.recorded, late.load.recordings.durable) =
+        (Nanos::ZERO, 1, SECS(3600));
     let mut narrow = quiet(DriveProfile::SsdSata, 5);
     (narrow.link, narrow.load.burst_max) = (BitRate(50_000_000), SECS(4));
     let mut segments = quiet(DriveProfile::Desktop, 0);

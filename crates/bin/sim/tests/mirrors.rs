@@ -31,9 +31,9 @@ fn full(seed: u64, disks: usize) -> Scenario {
 fn watched(seed: u64, disks: usize, streams: u32) -> Scenario {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), streams);
     scenario.disks = vec![scenario.disks[0].clone(); disks];
-    scenario.load.mirrored = true;
-    scenario.load.contents_per_disk = 100;
-    scenario.load.content_bytes = (500 << 20, 600 << 20);
+    scenario.load.contents.mirrored = true;
+    scenario.load.contents.per_disk = 100;
+    scenario.load.contents.bytes = (500 << 20, 600 << 20);
     scenario.load.arrivals = Nanos::from_millis(150);
     scenario.load.viewing = (SECS(100), SECS(110));
     (scenario.safety, scenario.liveness) = (SECS(75), SECS(15));
@@ -43,8 +43,8 @@ fn watched(seed: u64, disks: usize, streams: u32) -> Scenario {
 /// The same with writers; for 25 s one of the disks has `fault`.
 fn mirror(seed: u64, disks: usize, fault: Option<Fault>, uploaders: u32) -> RunReport {
     let mut scenario = full(seed, disks);
-    scenario.load.uploaders = uploaders;
-    scenario.load.upload_rate = BitRate(8_000_000_000);
+    scenario.load.uploads.uploaders = uploaders;
+    scenario.load.uploads.rate = BitRate(8_000_000_000);
     scenario.be_share = if uploaders > 0 { 0.1 } else { 0.0 };
     scenario.faults.extend(fault.map(|fault| FaultAt { at: SECS(40), lasts: SECS(25), fault }));
     sim::run(&scenario, Trace::Off)
@@ -110,7 +110,7 @@ fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
         let mut scenario = Scenario::draw(seed);
         let disks = 2 + usize::from(seed.is_multiple_of(3));
         scenario.disks = vec![scenario.disks[0].clone(); disks];
-        scenario.load.mirrored = true;
+        scenario.load.contents.mirrored = true;
         let disk = usize::from(seed.is_multiple_of(2));
         let fault = match seed % 4 {
             0 => Fault::Hang { disk },
@@ -131,9 +131,9 @@ fn no_drawn_world_of_mirrors_breaks_a_law_when_a_disk_fails() {
 fn viewers_that_share_reads_continue_from_the_other_disk() {
     for seed in 0..8 {
         let mut scenario = watched(seed, 2, 150);
-        scenario.load.contents_per_disk = 8;
-        scenario.load.popularity = sim::Popularity::Zipf;
-        scenario.load.content_bytes = (64 << 20, 256 << 20);
+        scenario.load.contents.per_disk = 8;
+        scenario.load.contents.popularity = sim::Popularity::Zipf;
+        scenario.load.contents.bytes = (64 << 20, 256 << 20);
         scenario.load.pause_share = 0.2;
         scenario.load.hold_share = 0.5;
         scenario.load.seeks = SECS(1);
@@ -157,12 +157,12 @@ fn a_disk_silent_over_writes_costs_its_few_viewers_nothing() {
         let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 64 << 20, BitRate(25_000_000), 2);
         scenario.disks = vec![scenario.disks[0].clone(); 2];
         scenario.be_share = 0.1;
-        scenario.load.mirrored = true;
-        scenario.load.popularity = sim::Popularity::Favourites;
-        scenario.load.contents_per_disk = 8;
-        scenario.load.content_bytes = (500 << 20, 600 << 20);
+        scenario.load.contents.mirrored = true;
+        scenario.load.contents.popularity = sim::Popularity::Favourites;
+        scenario.load.contents.per_disk = 8;
+        scenario.load.contents.bytes = (500 << 20, 600 << 20);
         scenario.load.arrivals = Nanos::from_millis(200);
-        scenario.load.uploaders = 2;
+        scenario.load.uploads.uploaders = 2;
         scenario.faults = vec![FaultAt { at: SECS(16), lasts: SECS(16), fault: Fault::Hang { disk: 1 } }];
         scenario.safety = SECS(48);
         let report = sim::run(&scenario, Trace::Off);
@@ -179,9 +179,9 @@ fn a_start_near_the_end_of_a_unit_goes_on_from_the_next_disk_at_once() {
         for seed in 0..40 {
             let mut scenario = Scenario { chunks: 3 << 10, be_share: 0.1, ..watched(seed, disks, 32) };
             scenario.load.rates = vec![BitRate(25_000_000)];
-            scenario.load.contents_per_disk = 8;
+            scenario.load.contents.per_disk = 8;
             scenario.load.arrivals = Nanos::from_millis(200);
-            scenario.load.uploaders = 2;
+            scenario.load.uploads.uploaders = 2;
             (scenario.safety, scenario.liveness) = (SECS(25), Nanos::ZERO);
             let report = sim::run(&scenario, Trace::Off);
             assert_eq!(report.broken, None, "seed {seed}: {:?}", report.tally);
@@ -197,7 +197,7 @@ fn several_ranges_of_a_mirror_of_which_a_disk_dies_are_read_on() {
     for (disks, streams, ranges_share, seed) in [(3, 20, 1.0, 3), (3, 60, 0.5, 0), (3, 60, 1.0, 1), (2, 60, 1.0, 2)] {
         let mut scenario = watched(seed, disks, streams);
         (scenario.load.best_effort_share, scenario.load.ranges_share) = (0.5, ranges_share);
-        scenario.load.content_bytes = (1 << 20, 600 << 20);
+        scenario.load.contents.bytes = (1 << 20, 600 << 20);
         scenario.load.viewing = (SECS(2), SECS(110));
         scenario.faults = vec![FaultAt { at: SECS(30), lasts: SECS(10), fault: Fault::Dead { disk: 1 } }];
         let report = sim::run(&scenario, Trace::Off);

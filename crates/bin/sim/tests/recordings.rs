@@ -9,8 +9,8 @@ const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 /// So many cameras of this rate that come 7 ms apart, and viewers behind them, on a 7200 rpm disk.
 fn recorded(cameras: u32, rate: u64, viewers: u32) -> RunReport {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), viewers);
-    (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(rate)]);
-    scenario.load.side_by_side = true;
+    (scenario.load.recordings.recorded, scenario.load.recordings.rates) = (cameras, vec![BitRate(rate)]);
+    scenario.load.recordings.side_by_side = true;
     scenario.load.arrivals = Nanos::from_millis(200);
     scenario.load.viewing = (SECS(60), SECS(70));
     (scenario.safety, scenario.liveness) = (SECS(30), SECS(10));
@@ -46,8 +46,8 @@ fn five_hundred_slow_cameras_fit_a_disk() {
 fn spread(disks: usize, copies: u8, cameras: u32) -> u64 {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), 0);
     scenario.disks = vec![scenario.disks[0].clone(); disks];
-    (scenario.load.recorded, scenario.load.recording_rates) = (cameras, vec![BitRate(4_000_000)]);
-    (scenario.load.recording_copies, scenario.load.side_by_side) = (copies, true);
+    (scenario.load.recordings.recorded, scenario.load.recordings.rates) = (cameras, vec![BitRate(4_000_000)]);
+    (scenario.load.recordings.copies, scenario.load.recordings.side_by_side) = (copies, true);
     (scenario.safety, scenario.liveness) = (SECS(25), SECS(5));
     let report = sim::run(&scenario, Trace::Off);
     assert_eq!(report.broken, None);
@@ -66,11 +66,11 @@ fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_stripes_those_of_two() {
 fn a_mirror_of_two_carries_the_cameras_of_one_disk_and_half_again_its_viewers() {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 6 << 30, BitRate(8_800_000), 63);
     scenario.disks = vec![scenario.disks[0].clone(); 2];
-    (scenario.load.mirrored, scenario.survive_disk_loss) = (true, false);
-    scenario.load.contents_per_disk = 100;
+    (scenario.load.contents.mirrored, scenario.survive_disk_loss) = (true, false);
+    scenario.load.contents.per_disk = 100;
     // Each disk's store begins as many.
-    (scenario.load.recorded, scenario.load.recording_rates) = (48, vec![BitRate(4_000_000)]);
-    (scenario.load.recording_copies, scenario.load.side_by_side) = (2, true);
+    (scenario.load.recordings.recorded, scenario.load.recordings.rates) = (48, vec![BitRate(4_000_000)]);
+    (scenario.load.recordings.copies, scenario.load.recordings.side_by_side) = (2, true);
     scenario.load.arrivals = Nanos::from_millis(200);
     scenario.load.viewing = (SECS(60), SECS(70));
     (scenario.safety, scenario.liveness) = (SECS(30), SECS(10));

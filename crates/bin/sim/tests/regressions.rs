@@ -25,8 +25,8 @@ fn small(profile: DriveProfile, streams: u32) -> Scenario {
 }
 
 fn with_uploads(mut scenario: Scenario, uploaders: u32) -> Scenario {
-    scenario.load.uploaders = uploaders;
-    scenario.load.upload_bytes = (MIB, 20 * MIB);
+    scenario.load.uploads.uploaders = uploaders;
+    scenario.load.uploads.bytes = (MIB, 20 * MIB);
     scenario
 }
 
@@ -41,7 +41,7 @@ fn short_reads_are_not_taken_for_a_cut_content() {
     // Few: each read that is short costs the disk a turn more, and one that is too slow for its streams ends some.
     let mut scenario = small(DriveProfile::Desktop, 8);
     scenario.short_read = 0.3;
-    scenario.load.fragments_max = 20;
+    scenario.load.contents.fragments_max = 20;
     assert!(lawful(&scenario).tally.deliveries.completed > 8);
 }
 
@@ -49,7 +49,7 @@ fn short_reads_are_not_taken_for_a_cut_content() {
 fn streams_slower_than_a_page_a_tick_start_and_end() {
     let mut scenario = small(DriveProfile::Desktop, 40);
     scenario.load.rates = vec![BitRate(400_000)];
-    scenario.load.content_bytes = (1, 200_000);
+    scenario.load.contents.bytes = (1, 200_000);
     scenario.tick = scenario.cycle;
     scenario.load.burst_max = SECS(4);
     assert!(lawful(&scenario).tally.deliveries.completed > 40);
@@ -124,7 +124,7 @@ fn a_viewer_after_a_long_pause_reserves_again() {
         (scenario.load.pause_share, scenario.load.viewing) = (0.5, (SECS(20), SECS(40)));
         scenario.safety = SECS(60);
         scenario.stall_max = SECS(3);
-        scenario.load.contents_per_disk = 60;
+        scenario.load.contents.per_disk = 60;
         let reserved_again = Cell::new(0);
         let report = sim::run_with(&scenario, Trace::Off, |io, machine| {
             let config =
@@ -156,8 +156,8 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
     scenario.chunks = 128;
     scenario.load.hold_share = 1.0;
     scenario.load.burst_max = SECS(4);
-    scenario.load.contents_per_disk = 5;
-    scenario.load.popularity = Popularity::Favourites;
+    scenario.load.contents.per_disk = 5;
+    scenario.load.contents.popularity = Popularity::Favourites;
     scenario.load.viewing = (SECS(1), SECS(3));
     assert!(lawful(&scenario).tally.deliveries.completed > 60);
 }
@@ -165,8 +165,8 @@ fn a_session_that_goes_on_has_buffers_for_its_burst() {
 #[test]
 fn writes_of_recordings_do_not_stay_dirty() {
     let mut scenario = small(DriveProfile::Desktop, 60);
-    scenario.load.recordings = SECS(2);
-    scenario.load.recording_rates = vec![BitRate(25_000_000)];
+    scenario.load.recordings.apart = SECS(2);
+    scenario.load.recordings.rates = vec![BitRate(25_000_000)];
     let tally = lawful(&scenario).tally;
     assert!(tally.writes.recordings > 3 && tally.writes.commits > 3, "{tally:?}");
 }
@@ -177,7 +177,7 @@ fn writes_of_recordings_do_not_stay_dirty() {
 fn a_disk_that_records_is_not_idle_while_uploads_wait() {
     for profile in [DriveProfile::Desktop, DriveProfile::T7k250, DriveProfile::Surveillance] {
         let mut scenario = with_uploads(small(profile, 10), 3);
-        scenario.load.recordings = SECS(5);
+        scenario.load.recordings.apart = SECS(5);
         let tally = lawful(&scenario).tally;
         assert!(tally.writes.recordings > 3 && tally.writes.uploads > 20, "{profile:?}: {tally:?}");
         assert_eq!(tally.disks.idle_beside_work_max, Nanos::ZERO, "{profile:?}: {tally:?}");
@@ -187,9 +187,9 @@ fn a_disk_that_records_is_not_idle_while_uploads_wait() {
 #[test]
 fn contents_in_the_page_cache_start_beside_commits_and_reads() {
     let mut scenario = with_uploads(small(DriveProfile::Desktop, 60), 3);
-    scenario.load.buffered_share = 0.4;
-    scenario.load.contents_per_disk = 20;
-    scenario.load.popularity = Popularity::Favourites;
+    scenario.load.contents.buffered_share = 0.4;
+    scenario.load.contents.per_disk = 20;
+    scenario.load.contents.popularity = Popularity::Favourites;
     let tally = lawful(&scenario).tally;
     assert!(tally.deliveries.completed > 40 && tally.writes.commits > 5, "{tally:?}");
 }
@@ -209,8 +209,8 @@ fn uploads_live_beside_a_full_disk_that_becomes_slow() {
 fn a_disk_that_records_has_less_time_to_spare() {
     let mut scenario = small(DriveProfile::Desktop, 10);
     scenario.load.viewing = (SECS(60), SECS(90));
-    scenario.load.recordings = MS(300);
-    scenario.load.recording_rates = vec![BitRate(60_000_000)];
+    scenario.load.recordings.apart = MS(300);
+    scenario.load.recordings.rates = vec![BitRate(60_000_000)];
     scenario.safety = SECS(40);
     scenario.faults = vec![FaultAt { at: SECS(20), lasts: SECS(15), fault: Fault::Slow { disk: 0, factor: 3.0 } }];
     let tally = lawful(&scenario).tally;
@@ -222,10 +222,10 @@ fn a_disk_that_records_has_less_time_to_spare() {
 #[test]
 fn bytes_of_failed_commits_become_durable_after_the_hang() {
     let mut scenario = small(DriveProfile::Desktop, 5);
-    scenario.load.recordings = MS(500);
-    scenario.load.recording_rates = vec![BitRate(500_000)];
-    (scenario.load.cameras, scenario.load.recorded) = (vec![Camera::Silent], 8);
-    scenario.load.durable = SECS(3);
+    scenario.load.recordings.apart = MS(500);
+    scenario.load.recordings.rates = vec![BitRate(500_000)];
+    (scenario.load.recordings.cameras, scenario.load.recordings.recorded) = (vec![Camera::Silent], 8);
+    scenario.load.recordings.durable = SECS(3);
     scenario.faults = vec![FaultAt { at: SECS(8), lasts: SECS(9), fault: Fault::BadSectors { disk: 0 } }];
     let tally = lawful(&scenario).tally;
     assert!(tally.writes.recordings > 3, "{tally:?}");

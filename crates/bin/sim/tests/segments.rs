@@ -125,7 +125,7 @@ fn viewers_with_sound_and_an_upload_share_a_full_disk() {
     let kind = SegmentViewers { sound: Some(SOUND), ..SegmentViewers::of_hls(72) };
     for seed in [4, 22] {
         let mut scenario = Scenario { be_share: 0.1, ..with_memory(3 << 30, seed, kind.clone()) };
-        (scenario.load.uploaders, scenario.load.upload_rate) = (1, BitRate(8_000_000_000));
+        (scenario.load.uploads.uploaders, scenario.load.uploads.rate) = (1, BitRate(8_000_000_000));
         let of = run(&scenario).viewers;
         assert!(of.smooth >= 71, "seed {seed}: {of:?}");
         assert_eq!((of.stalled, of.lost), (0, 0), "seed {seed}: {of:?}");

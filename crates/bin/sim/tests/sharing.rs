@@ -13,9 +13,9 @@ const TENTH_EACH_MINUTE: Nanos = Nanos::from_secs(3);
 /// 200 viewers, 0.3 s apart, of 40 contents of 256 MiB by Zipf's law, 4 GiB of buffers, a 7200 rpm disk.
 fn evening(seed: u64) -> Scenario {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 4 << 30, RATE, 200);
-    scenario.load.contents_per_disk = 40;
-    scenario.load.content_bytes = (256 * MIB, 256 * MIB);
-    scenario.load.popularity = Popularity::Zipf;
+    scenario.load.contents.per_disk = 40;
+    scenario.load.contents.bytes = (256 * MIB, 256 * MIB);
+    scenario.load.contents.popularity = Popularity::Zipf;
     scenario.load.arrivals = Nanos::from_millis(300);
     scenario.safety = Nanos::from_secs(70);
     scenario

@@ -15,8 +15,8 @@ fn slower(factor: f64) -> RunReport {
     scenario.be_share = 0.1;
     scenario.load.arrivals = Nanos::from_millis(200);
     scenario.load.viewing = (SECS(100), SECS(110));
-    scenario.load.uploaders = 2;
-    scenario.load.upload_rate = BitRate(8_000_000_000);
+    scenario.load.uploads.uploaders = 2;
+    scenario.load.uploads.rate = BitRate(8_000_000_000);
     (scenario.safety, scenario.liveness) = (SECS(60), SECS(15));
     scenario.faults = vec![FaultAt { at: SECS(30), lasts: SECS(25), fault: Fault::Slow { disk: 0, factor } }];
     let report = sim::run(&scenario, Trace::Off);
@@ -39,8 +39,8 @@ fn too_slow(seed: u64, (drive, viewers): (DriveProfile, u32), factor: f64) -> Ta
     scenario.be_share = 0.05;
     scenario.load.arrivals = Nanos::from_millis(250);
     scenario.load.viewing = (SECS(200), SECS(220));
-    scenario.load.uploaders = 1;
-    scenario.load.upload_rate = BitRate(8_000_000_000);
+    scenario.load.uploads.uploaders = 1;
+    scenario.load.uploads.rate = BitRate(8_000_000_000);
     scenario.safety = SECS(110);
     scenario.faults = vec![FaultAt { at: SECS(45), lasts: SECS(60), fault: Fault::Slow { disk: 0, factor } }];
     let report = sim::run(&scenario, Trace::Off);

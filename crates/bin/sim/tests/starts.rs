@@ -12,8 +12,8 @@ const CYCLE: Nanos = Nanos::from_millis(250);
 fn at_once(seed: u64, contents: u32, streams: u32) -> RunReport {
     let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, RATE, streams);
     let size = RATE.bytes_in(Nanos::from_secs(60));
-    scenario.load.contents_per_disk = contents;
-    scenario.load.content_bytes = (size, size);
+    scenario.load.contents.per_disk = contents;
+    scenario.load.contents.bytes = (size, size);
     scenario.load.arrivals = Nanos::from_micros(10);
     scenario.safety = Nanos::from_secs(1);
     let drive = &mut scenario.disks[0];
@@ -64,7 +64,7 @@ fn all_starts_that_would_be_late_are_refused_at_once() {
 fn a_herd_begins_in_time_or_is_refused_at_once() {
     for seed in 0..4 {
         let mut scenario = Scenario::steady(seed, DriveProfile::Desktop, 3 << 30, RATE, 76);
-        scenario.load.contents_per_disk = 76;
+        scenario.load.contents.per_disk = 76;
         scenario.load.arrivals = Nanos::from_millis(66);
         scenario.load.viewing = (Nanos::from_secs(60), Nanos::from_secs(90));
         scenario.safety = Nanos::from_secs(20);

@@ -23,8 +23,8 @@ impl Case {
         let mut scenario = Scenario::steady(seed, self.drive, self.memory_bytes, BitRate(8_800_000), streams);
         scenario.round = self.round;
         scenario.be_share = 0.1;
-        scenario.load.uploaders = self.writers;
-        scenario.load.upload_rate = BitRate(8_000_000_000);
+        scenario.load.uploads.uploaders = self.writers;
+        scenario.load.uploads.rate = BitRate(8_000_000_000);
         scenario.load.arrivals = Nanos::from_millis(500);
         (scenario.safety, scenario.liveness) = (SECS(60), SECS(60));
         scenario.load.viewing = (SECS(130), SECS(130));

@@ -246,9 +246,9 @@ impl PlanCommand {
             if self.popularity.is_some() { machine.memory.0 } else { machine.memory.0.min(simulated_memory(carried)) };
         let mut scenario = scenario((machine, disks), memory, (streams, rates), self.simulate)?;
         if let Some(contents) = self.popularity {
-            scenario.load.contents_per_disk = contents.div_ceil(u32::try_from(disks.len())?);
-            scenario.load.content_bytes = (self.content.0, self.content.0);
-            scenario.load.popularity = Popularity::Zipf;
+            scenario.load.contents.per_disk = contents.div_ceil(u32::try_from(disks.len())?);
+            scenario.load.contents.bytes = (self.content.0, self.content.0);
+            scenario.load.contents.popularity = Popularity::Zipf;
             scenario.load.arrivals = VIEWER_PERIOD;
             scenario.safety = VIEWER_PERIOD.saturating_mul(u64::from(streams)).saturating_add(LAST_VIEWER);
             // A viewer that has come stays until all have.
@@ -256,13 +256,13 @@ impl PlanCommand {
         }
         if machine.uploads.0 > 0 {
             // One writer per disk that is never the slower side: its rate is the rate that uploads can have.
-            scenario.load.uploaders = 1;
-            scenario.load.upload_rate = WRITER;
-            scenario.load.upload_bytes = (UPLOAD_BYTES, UPLOAD_BYTES);
-            scenario.load.upload_gap = Nanos::ZERO;
+            scenario.load.uploads.uploaders = 1;
+            scenario.load.uploads.rate = WRITER;
+            scenario.load.uploads.bytes = (UPLOAD_BYTES, UPLOAD_BYTES);
+            scenario.load.uploads.gap = Nanos::ZERO;
         }
         // Every content and every stream of the simulation is a descriptor, as in the server.
-        let per_disk = u64::from(scenario.load.contents_per_disk) + self.simulated_uploads(machine);
+        let per_disk = u64::from(scenario.load.contents.per_disk) + self.simulated_uploads(machine);
         permissions::allow_open_files(disks.len() as u64 * per_disk + u64::from(streams) * 2)
             .context("simulating the counted streams (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
@@ -313,9 +313,9 @@ fn scenario(
     (scenario.be_share, scenario.link) = (machine.be_share(), machine.net);
     scenario.load.streams_max = usize::try_from(streams)?;
     // Streams are spread over the disks: each of another content, and as many again.
-    scenario.load.contents_per_disk = streams.div_ceil(u32::try_from(disks.len())?).max(1) * 2;
+    scenario.load.contents.per_disk = streams.div_ceil(u32::try_from(disks.len())?).max(1) * 2;
     scenario.load.rates = rates.to_vec();
-    scenario.load.popularity = Popularity::Even;
+    scenario.load.contents.popularity = Popularity::Even;
     // All begin within the first third of the time.
     scenario.safety = Nanos::from_secs(seconds);
     scenario.load.arrivals = Nanos(scenario.safety.0 / 3 / u64::from(streams.max(1)));

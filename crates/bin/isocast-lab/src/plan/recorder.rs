@@ -142,10 +142,10 @@ impl RecorderOptions {
         let count = u32::try_from(disks.len())?;
         let memory = machine.memory.0.min(super::simulated_memory(&recorded.beside));
         let mut scenario = scenario((machine, disks), memory, (recorded.beside.streams, rates), seconds)?;
-        scenario.load.recorded = recorded.cameras.div_ceil(count);
-        scenario.load.recording_rates = vec![self.camera_rate.unwrap_or_default()];
-        scenario.load.durable = self.durable;
-        let contents = u64::from(scenario.load.contents_per_disk + scenario.load.recorded);
+        scenario.load.recordings.recorded = recorded.cameras.div_ceil(count);
+        scenario.load.recordings.rates = vec![self.camera_rate.unwrap_or_default()];
+        scenario.load.recordings.durable = self.durable;
+        let contents = u64::from(scenario.load.contents.per_disk + scenario.load.recordings.recorded);
         permissions::allow_open_files(u64::from(count) * contents + u64::from(recorded.beside.streams) * 2)
             .context("simulating the counted streams (`--simulate 0` leaves it out)")?;
         let report = sim::run(&scenario, Trace::Off);
