@@ -51,7 +51,6 @@ enum RunStage {
 /// The control side's state.
 #[derive(Debug)]
 pub(crate) struct ControlSide {
-    random: Random,
     load: Load,
     disks: usize,
     /// When faults are over, and when the run asks for nothing more.
@@ -64,17 +63,13 @@ pub(crate) struct ControlSide {
 }
 
 impl ControlSide {
-    pub(crate) fn new(load: Load, disks: usize, safety: Nanos, liveness: Nanos, random: Random) -> Self {
+    pub(crate) fn new(load: Load, disks: usize, safety: Nanos, liveness: Nanos) -> Self {
         let end = safety.saturating_add(liveness);
-        Self { random, load, disks, safety, end, stage: RunStage::Faults, next_stream: 1, running: 0 }
-    }
-
-    pub(crate) fn random(&mut self) -> &mut Random {
-        &mut self.random
+        Self { load, disks, safety, end, stage: RunStage::Faults, next_stream: 1, running: 0 }
     }
 
     /// Schedules the first actions.
-    pub(crate) fn begin(&mut self, faults: &RunFaults, course: &mut Course) {
+    pub(crate) fn begin(&self, faults: &RunFaults, course: &mut Course) {
         course.act_in(Nanos::ZERO, ControlAction::Arrive);
         course.act_in(AUDIT, ControlAction::Audit);
         course.act_in(self.safety, ControlAction::Calm);
@@ -82,7 +77,8 @@ impl ControlSide {
         faults.schedule(course);
         for disk in 0..self.disks {
             for _ in 0..self.load.uploads.uploaders {
-                course.act_in(self.random.wait(self.load.uploads.gap), ControlAction::Upload(disk));
+                let gap = course.demand().wait(self.load.uploads.gap);
+                course.act_in(gap, ControlAction::Upload(disk));
             }
             for nth in 0..self.load.recordings.recorded {
                 course.act_in(RECORDED_APART.saturating_mul(u64::from(nth)), ControlAction::RecordAll(disk));
@@ -94,7 +90,7 @@ impl ControlSide {
     }
 
     /// Schedules an action that comes again and again.
-    pub(crate) fn again(&mut self, action: ControlAction, course: &mut Course) {
+    pub(crate) fn again(&self, action: ControlAction, course: &mut Course) {
         let mean = match action {
             ControlAction::Arrive => self.load.arrivals,
             ControlAction::Seek => self.load.seeks,
@@ -103,7 +99,10 @@ impl ControlSide {
             ControlAction::Probe(_) => self.load.probes,
             _ => Nanos::ZERO,
         };
-        course.act_after(mean, &mut self.random, action);
+        if mean > Nanos::ZERO {
+            let span = course.demand().wait(mean);
+            course.act_in(span, action);
+        }
     }
 
     /// Faults are over.
@@ -155,11 +154,12 @@ impl ControlSide {
 
     /// Draws a new delivery, or the next one of a session with its reservation, and how long its viewer watches.
     pub(crate) fn draw_arrival(
-        &mut self,
+        &self,
         session: Option<(ReservationId, u32, BitRate)>,
         contents: &SimContents,
+        course: &mut Course,
     ) -> Option<(SimDelivery, Nanos)> {
-        let (random, load) = (&mut self.random, &self.load);
+        let (random, load) = (course.demand(), &self.load);
         let per_disk = u64::from(load.contents.per_disk);
         let last = per_disk * self.disks as u64;
         let drawn = match load.contents.popularity {
@@ -191,7 +191,7 @@ impl ControlSide {
     /// A delivery has arrived: some clients do not read as they should, and some are stopped.
     pub(crate) fn choose_client(&mut self, stream: StreamId, rate: BitRate, viewing: Nanos, course: &mut Course) {
         self.running += 1;
-        let (random, load) = (&mut self.random, &self.load);
+        let (random, load) = (course.demand(), &self.load);
         let shares = [load.slow_share, load.pause_share, load.vanish_share, load.reset_share];
         let mut draw = random.fraction();
         let kind = shares.iter().position(|share| {
@@ -212,26 +212,20 @@ impl ControlSide {
                 course.schedule_in(*span, WorldEvent::Client(stream.0, *turn));
             }
         }
-        if random.chance(load.stop_share) {
-            course.act_in(random.span(Nanos::ZERO, viewing), ControlAction::Stop(stream.0));
+        if course.demand().chance(load.stop_share) {
+            let span = course.demand().span(Nanos::ZERO, viewing);
+            course.act_in(span, ControlAction::Stop(stream.0));
         }
     }
 
     /// The viewer of an ended delivery asks for more after a while, and keeps its reservation; or is gone.
-    pub(crate) fn session_goes_on(&mut self, session: (ReservationId, u32, BitRate), course: &mut Course) -> bool {
-        let span = self.random.span(Nanos::ZERO, Nanos::from_secs(5));
-        let goes_on = self.random.chance(0.7) && self.asks();
+    pub(crate) fn session_goes_on(&self, session: (ReservationId, u32, BitRate), course: &mut Course) -> bool {
+        let span = course.demand().span(Nanos::ZERO, Nanos::from_secs(5));
+        let goes_on = course.demand().chance(0.7) && self.asks();
         if goes_on {
             course.act_in(span, ControlAction::Again(session.0, session.1, session.2));
         }
         goes_on
-    }
-
-    /// The viewer of a stream at this rate stops reading for a while.
-    pub(crate) fn pause(&mut self, stream: u64, rate: BitRate, course: &mut Course) {
-        let lasts = self.random.span(PAUSE.0, PAUSE.1);
-        course.schedule_in(Nanos::ZERO, WorldEvent::Client(stream, ClientTurn::Stops));
-        course.schedule_in(lasts, WorldEvent::Client(stream, ClientTurn::Reads(line_of(rate))));
     }
 }
 

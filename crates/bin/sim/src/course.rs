@@ -1,6 +1,6 @@
 //! The course of a run: virtual time, chance, the events to come, the log of those that were, and the first broken law.
 //!
-//! Promise: events come in the order of (time, number). Not here: their effects (`world`), the control side's chance.
+//! Promise: events come in the order of (time, number). Not here: their effects (`world`), the chance of viewers of segments.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::OccupiedEntry;
@@ -19,23 +19,30 @@ pub(crate) struct Course {
     to_come: BTreeMap<(Nanos, u64), WorldEvent>,
     next_event: u64,
     random: Random,
+    demand: Random,
     log: RunLog,
     broken: Option<BrokenLaw>,
 }
 
 impl Course {
-    pub(crate) fn new(random: Random, trace: Trace) -> Self {
+    /// `random` draws the course of the plane's requests, `demand` the demand and the faults.
+    pub(crate) fn new(random: Random, demand: Random, trace: Trace) -> Self {
         let (now, log) = (Nanos::from_secs(1), RunLog::new(trace));
-        Self { now, to_come: BTreeMap::new(), next_event: 0, random, log, broken: None }
+        Self { now, to_come: BTreeMap::new(), next_event: 0, random, demand, log, broken: None }
     }
 
     pub(crate) fn now(&self) -> Nanos {
         self.now
     }
 
-    /// The chance of the world.
+    /// The chance of the plane's requests.
     pub(crate) fn random(&mut self) -> &mut Random {
         &mut self.random
+    }
+
+    /// The chance of the demand and of faults.
+    pub(crate) fn demand(&mut self) -> &mut Random {
+        &mut self.demand
     }
 
     pub(crate) fn schedule(&mut self, at: Nanos, event: WorldEvent) {
@@ -49,13 +56,6 @@ impl Course {
 
     pub(crate) fn act_in(&mut self, span: Nanos, action: ControlAction) {
         self.schedule_in(span, WorldEvent::Control(action));
-    }
-
-    /// The action after a random time with this mean; never, if it is zero.
-    pub(crate) fn act_after(&mut self, mean: Nanos, random: &mut Random, action: ControlAction) {
-        if mean > Nanos::ZERO {
-            self.act_in(random.wait(mean), action);
-        }
     }
 
     /// Time of the next event.
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn the_first_broken_law_is_kept() {
-        let mut course = Course::new(Random::new(1), Trace::Off);
+        let mut course = Course::new(Random::new(1), Random::new(2), Trace::Off);
         course.check(Law::OneOwner, Ok(()));
         assert_eq!(course.broken(), None);
         course.check(Law::OneOwner, Err("first".into()));

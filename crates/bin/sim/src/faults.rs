@@ -11,7 +11,6 @@ use crate::events::ControlAction;
 use crate::ledger::{Ledger, RequestedDelivery};
 use crate::load::{Fault, FaultAt, MARGIN_SHARE, RECOVERY, SHARE_MEAN};
 use crate::log::LogKind;
-use crate::random::Random;
 
 /// The faults of a run.
 #[derive(Debug)]
@@ -52,12 +51,12 @@ impl RunFaults {
     }
 
     /// This fault is on from now on.
-    pub(crate) fn begin(&mut self, index: usize, random: &mut Random, course: &mut Course) -> FaultAt {
+    pub(crate) fn begin(&mut self, index: usize, course: &mut Course) -> FaultAt {
         let begun @ FaultAt { lasts, fault, .. } = self.all[index];
         course.log(LogKind::Fault, index as u64, 1, || format!("{fault:?} for {lasts}"));
         self.on.push(index);
         if matches!(fault, Fault::BadSectors { .. } | Fault::Lies { .. }) {
-            self.tenths[index] = random.below(9);
+            self.tenths[index] = course.demand().below(9);
         }
         course.act_in(lasts, ControlAction::FaultEnds(index));
         begun

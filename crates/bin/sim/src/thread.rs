@@ -11,7 +11,7 @@ const STEPS_AT_ONE_TIME_MAX: u32 = 100_000;
 const FRUITLESS_MAX: u32 = 1;
 
 /// The thread of one run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SimThread {
     /// Processor time per request (a send, a read, a completion), and in all.
     request_cost: Nanos,
@@ -31,16 +31,7 @@ pub(crate) struct SimThread {
 
 impl SimThread {
     pub(crate) fn new(request_cost: Nanos, wake_max: Nanos) -> Self {
-        Self {
-            request_cost,
-            processor: Nanos::ZERO,
-            wake_max,
-            delay: Nanos::ZERO,
-            called: false,
-            brought: false,
-            fruitless: 0,
-            steps_without_time: 0,
-        }
+        Self { request_cost, wake_max, ..Self::default() }
     }
 
     pub(crate) fn processor(&self) -> Nanos {
@@ -112,7 +103,8 @@ mod tests {
 
     #[test]
     fn spinning_is_waiting_for_the_past_again_and_again() {
-        let (mut thread, mut course) = (SimThread::new(Nanos::ZERO, Nanos(1)), Course::new(Random::new(1), Trace::Off));
+        let (mut thread, mut course) =
+            (SimThread::new(Nanos::ZERO, Nanos(1)), Course::new(Random::new(1), Random::new(2), Trace::Off));
         let (past, future) = (Nanos::ZERO, Nanos::MAX);
         for _ in 0..100 {
             thread.waits(past, 0, &mut course);

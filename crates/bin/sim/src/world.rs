@@ -24,7 +24,7 @@ use crate::events::{ClientTurn, ControlAction, ViewerTrackId, WorldEvent};
 use crate::faults::RunFaults;
 use crate::laws::Law;
 use crate::ledger::{Ledger, LedgerEntry, RequestedDelivery};
-use crate::load::Fault;
+use crate::load::{Fault, PAUSE};
 use crate::log::{LogKind, Trace};
 use crate::random::Random;
 use crate::scenario::Scenario;
@@ -67,14 +67,14 @@ impl World {
         let Scenario { load, safety, liveness, .. } = scenario;
         let bounds = PlaneBounds::of(scenario);
         let capacities: Vec<u64> = drives.iter().map(|(drive, _)| drive.parameters().size).collect();
-        let mut chance = random.fork();
+        let mut demand = random.fork();
         let mut contents = SimContents::empty(null);
-        contents.draw(&load.contents, &capacities, &mut chance);
+        contents.draw(&load.contents, &capacities, &mut demand);
         // A stream of numbers of their own: other draws do not depend on them.
-        let viewers = Viewers::new(&load.segments, &capacities, bounds, chance.clone().fork());
+        let viewers = Viewers::new(&load.segments, &capacities, bounds, demand.clone().fork());
         let disks = drives.into_iter().enumerate();
         let mut world = Self {
-            course: Course::new(random, trace),
+            course: Course::new(random, demand, trace),
             thread: SimThread::new(scenario.request_cost, scenario.wake_max),
             channel: SimChannel::default(),
             transfers: Transfers::new(scenario.chunks, scenario.short_read, bounds),
@@ -82,7 +82,7 @@ impl World {
             disks: disks.map(|(number, (drive, depth))| DiskSide::new(number, drive, depth, bounds)).collect(),
             contents,
             faults: RunFaults::new(scenario.faults.clone(), capacities.len(), load.contents.mirrored),
-            control: ControlSide::new(load.clone(), capacities.len(), *safety, *liveness, chance),
+            control: ControlSide::new(load.clone(), capacities.len(), *safety, *liveness),
             viewers,
             writers: SimWriters::new(load.uploads.clone(), load.recordings.clone(), capacities),
             pauses: 0,
@@ -207,8 +207,7 @@ impl World {
         let (result, mut out) = self.disks[disk].with_store(act, &mut self.course);
         self.channel.send_store_messages(std::mem::take(&mut out.messages));
         let excused = self.faults.disk_is_excused(disk, self.course.now());
-        let (random, channel) = (self.control.random(), &mut self.channel);
-        self.writers.store_acted(disk, (&out, excused), random, channel, &mut self.course);
+        self.writers.store_acted(disk, (&out, excused), &mut self.channel, &mut self.course);
         result
     }
 
@@ -249,7 +248,7 @@ impl World {
                 viewer.into_iter().for_each(|viewer| self.viewer_considers(viewer));
             }
             ControlAction::Upload(disk) if asks => {
-                let source = self.writers.draw_upload(disk, self.control.random());
+                let source = self.writers.draw_upload(disk, &mut self.course);
                 self.with_store(disk, |store, now, out| store.begin(source, now, out));
             }
             ControlAction::Record(disk) if asks => {
@@ -299,7 +298,9 @@ impl World {
 
     /// Begins a new delivery, or the next one of a session with its reservation.
     fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
-        let Some((request, viewing)) = self.control.draw_arrival(session, &self.contents) else { return };
+        let Some((request, viewing)) = self.control.draw_arrival(session, &self.contents, &mut self.course) else {
+            return;
+        };
         let rate = request.rate;
         let stream = self.deliver(request);
         self.control.choose_client(stream, rate, viewing, &mut self.course);
@@ -344,20 +345,21 @@ impl World {
 
     /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.
     fn seek(&mut self) {
-        let now = self.course.now();
-        let Some(stream) = self.ledger.pick_viewer(self.control.random(), now, |stream| stream.hold) else { return };
+        let Some(stream) = self.ledger.pick_viewer(|stream| stream.hold, &mut self.course) else { return };
         let Some(session) = self.ledger.seek(stream) else { return };
         self.arrive(Some(session));
-        self.course.schedule(now, WorldEvent::Client(stream, ClientTurn::Resets));
+        self.course.schedule_in(Nanos::ZERO, WorldEvent::Client(stream, ClientTurn::Resets));
     }
 
     /// A viewer that has its picture stops reading for a while.
     fn pause(&mut self) {
-        let stream = self.ledger.pick_viewer(self.control.random(), self.course.now(), |_| true);
+        let stream = self.ledger.pick_viewer(|_| true, &mut self.course);
         let rate = stream.and_then(|stream| self.ledger.delivery(stream)?.requested.rate);
         if let (Some(stream), Some(rate)) = (stream, rate) {
             self.pauses += 1;
-            self.control.pause(stream, rate, &mut self.course);
+            let lasts = self.course.demand().span(PAUSE.0, PAUSE.1);
+            self.course.schedule_in(Nanos::ZERO, WorldEvent::Client(stream, ClientTurn::Stops));
+            self.course.schedule_in(lasts, WorldEvent::Client(stream, ClientTurn::Reads(line_of(rate))));
         }
     }
 
@@ -376,13 +378,12 @@ impl World {
     /// Asks for a recording that lasts so long; for a while if none.
     fn reserve(&mut self, disk: usize, lasts: Option<Nanos>) {
         let stream = self.control.next_stream();
-        let command = self.writers.draw_recording(stream, disk, lasts, self.control.random());
+        let command = self.writers.draw_recording(stream, disk, lasts, &mut self.course);
         self.command(command);
     }
 
     fn recording_begins(&mut self, stream: StreamId, reservation: ReservationId, place: RecordingPlace) {
-        let granted = (reservation, place);
-        let parts = self.writers.recording_begins(stream, granted, self.control.random(), &mut self.course);
+        let parts = self.writers.recording_begins(stream, (reservation, place), &mut self.course);
         for (disk, source) in parts {
             let upload = self.with_store(disk, |store, now, out| store.begin(source, now, out));
             self.writers.part_begins(disk, upload, reservation);
@@ -390,7 +391,7 @@ impl World {
     }
 
     fn fault_begins(&mut self, index: usize) {
-        let begun = self.faults.begin(index, self.control.random(), &mut self.course);
+        let begun = self.faults.begin(index, &mut self.course);
         let now = self.course.now();
         match begun.fault {
             Fault::PlaneLate => self.thread.delay(begun.lasts),

@@ -87,9 +87,9 @@ impl SimWriters {
     }
 
     /// The next upload to a disk.
-    pub(crate) fn draw_upload(&self, disk: usize, random: &mut Random) -> UploadSource {
-        let bytes = random.between(self.uploads.bytes.0, self.uploads.bytes.1);
-        let position = self.draw_place(disk, bytes, random);
+    pub(crate) fn draw_upload(&self, disk: usize, course: &mut Course) -> UploadSource {
+        let bytes = course.demand().between(self.uploads.bytes.0, self.uploads.bytes.1);
+        let position = self.draw_place(disk, bytes, course.demand());
         UploadSource { position, bytes, rate: self.uploads.rate, recording: None }
     }
 
@@ -103,8 +103,9 @@ impl SimWriters {
         stream: StreamId,
         disk: usize,
         lasts: Option<Nanos>,
-        random: &mut Random,
+        course: &mut Course,
     ) -> Command {
+        let random = course.demand();
         let lasts = lasts.unwrap_or_else(|| random.span(Nanos::from_secs(5), Nanos::from_secs(30)));
         let rate = *random.pick(&self.recordings.rates);
         let camera = *random.pick(&self.recordings.cameras);
@@ -136,7 +137,6 @@ impl SimWriters {
         &mut self,
         stream: StreamId,
         (reservation, place): (ReservationId, RecordingPlace),
-        random: &mut Random,
         course: &mut Course,
     ) -> Vec<(usize, UploadSource)> {
         let Some(RequestedRecording { disk, rate, camera, lasts }) = self.reserving.remove(&stream) else {
@@ -152,7 +152,7 @@ impl SimWriters {
         let recording = Some((terms, camera, self.recordings.durable));
         let part = |disk: DiskId| {
             let disk = usize::from(disk.0);
-            let anywhere = self.draw_place(disk, bytes, random);
+            let anywhere = self.draw_place(disk, bytes, course.demand());
             let beside = self.recorded_to[disk];
             let beside = beside.filter(|end| self.recordings.side_by_side && self.capacities[disk] - end >= bytes);
             let position = beside.unwrap_or(anywhere);
@@ -172,7 +172,6 @@ impl SimWriters {
         &mut self,
         disk: usize,
         (out, excused): (&Actions, bool),
-        random: &mut Random,
         channel: &mut SimChannel,
         course: &mut Course,
     ) {
@@ -186,7 +185,7 @@ impl SimWriters {
             } else {
                 // Its client waits for the answer before it sends more.
                 self.tally.uploads += u64::from(*end == UploadEnd::Acknowledged);
-                let gap = random.wait(self.uploads.gap);
+                let gap = course.demand().wait(self.uploads.gap);
                 course.act_in(gap, ControlAction::Upload(disk));
             }
             if *end == UploadEnd::Failed && !excused {

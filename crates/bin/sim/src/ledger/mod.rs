@@ -22,7 +22,6 @@ use crate::delays::PlaneDelays;
 use crate::events::ClientTurn;
 use crate::laws::Law;
 use crate::log::LogKind;
-use crate::random::Random;
 use crate::socket::SimSocket;
 
 pub(crate) use entry::{DeliveryLife, LedgerEntry, RequestedDelivery};
@@ -140,12 +139,8 @@ impl Ledger {
     }
 
     /// Picks one of the streams whose viewers watch the content they asked for, at their rate.
-    pub(crate) fn pick_viewer(
-        &self,
-        random: &mut Random,
-        now: Nanos,
-        wanted: impl Fn(&RequestedDelivery) -> bool,
-    ) -> Option<u64> {
+    pub(crate) fn pick_viewer(&self, wanted: impl Fn(&RequestedDelivery) -> bool, course: &mut Course) -> Option<u64> {
+        let now = course.now();
         let watches = |stream: &&LedgerEntry| {
             stream.first_at().is_some()
                 && wanted(&stream.requested)
@@ -154,7 +149,7 @@ impl Ledger {
                 && !stream.excuses.stopped
         };
         let viewers: Vec<u64> = self.running.values().filter(watches).map(|stream| stream.requested.id.0).collect();
-        (!viewers.is_empty()).then(|| *random.pick(&viewers))
+        (!viewers.is_empty()).then(|| *course.demand().pick(&viewers))
     }
 
     /// The rates of all guaranteed streams that run.

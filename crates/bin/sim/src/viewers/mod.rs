@@ -226,7 +226,9 @@ impl Viewers {
 
     /// The action again after a random time with this mean; never, if it is zero.
     fn again(&mut self, mean: Nanos, action: FilmViewerAction, course: &mut Course) {
-        course.act_after(mean, &mut self.random, ControlAction::Viewer(action));
+        if mean > Nanos::ZERO {
+            act_in(self.random.wait(mean), action, course);
+        }
     }
 
     fn track(&mut self, id: ViewerTrackId) -> &mut ViewerTrack {
