@@ -58,7 +58,13 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 
 /// Admission after this history, and the reservations held.
 fn after(history: &[Happening], pages: u64, be_share: f64) -> (Admission, Vec<ReservationId>) {
-    let settings = AdmissionSettings { reservations_max: 200, pages, be_share, sharing_reserve: 0.1 };
+    let settings = AdmissionSettings {
+        reservations_max: 200,
+        pages,
+        be_share,
+        sharing_reserve: 0.1,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let disks = vec![
         (DiskProfile::spindle_default(), Nanos::from_secs(1)),
         (DiskProfile::flash_default(), Nanos::from_millis(250)),
@@ -167,7 +173,7 @@ proptest! {
     /// In any order of sharing, all promises are given back when all streams have left.
     #[test]
     fn a_group_that_has_left_holds_nothing(history in group_events(), reserve in 0.0..0.3) {
-        let settings = AdmissionSettings { reservations_max: 80, pages: 9_000, be_share: 0.0, sharing_reserve: reserve };
+        let settings = AdmissionSettings { reservations_max: 80, pages: 9_000, be_share: 0.0, sharing_reserve: reserve, first_byte_max: Nanos::from_secs(10) };
         let disks = [DiskProfile::spindle_default(), DiskProfile::spindle_default()];
         let disks = disks.map(|profile| (profile, Nanos::from_secs(1))).to_vec();
         let links = [BitRate(2_000_000_000)];

@@ -207,6 +207,7 @@ impl PlannedMachine {
             pages: pages - pages / u64::from(BEST_EFFORT_PAGES_SHARE),
             be_share: self.be_share(),
             sharing_reserve: 0.0,
+            first_byte_max: PlaneConfig::default().first_byte_max,
         };
         let disks = self.disks.iter().map(|disk| (disk.clone(), PlaneConfig::default().round_of(disk))).collect();
         Admission::new(&settings, disks, &[self.net])

@@ -17,8 +17,6 @@ use super::{AdmissionRequest, f64_of};
 const BLOCK_MAX: Nanos = Nanos::from_secs(15);
 /// A longer block is worth its memory if it lets a disk carry so many times more streams. Decision 0007, varied.
 const BLOCK_GAIN_MIN: f64 = 1.02;
-/// The share of a round that is left when a start is tried that has waited for this round. Chosen.
-const STARTS_WITH: f64 = 0.9;
 
 /// One disk, as admission sees it.
 #[derive(Debug)]
@@ -84,12 +82,11 @@ impl AdmissionDisk {
         window_bytes(request.rate, self.table.round(), demand.period)
     }
 
-    /// Whether a stream of this demand, which fits in the long run, could also start: its first read fills the
+    /// Whether a stream of this demand, which fits in the long run, could also start whenever it likes: its first read fills the
     /// look-ahead, which no round may have room for.
     pub(super) fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand, burst_bytes: u64) -> bool {
-        let conditions =
-            StartConditions { remaining: STARTS_WITH, payload_bytes: request.length, ..StartConditions::idle(0) };
-        self.table.starts(demand, &self.start_of(request, burst_bytes, &conditions))
+        let conditions = StartConditions { payload_bytes: request.length, ..StartConditions::idle(0) };
+        self.table.starts_at_any_time(demand, &self.start_of(request, burst_bytes, &conditions))
     }
 
     /// How a stream of this request starts.

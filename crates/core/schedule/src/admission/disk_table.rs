@@ -22,11 +22,6 @@ use crate::profile::DiskProfile;
 const HOPS: u64 = 8;
 /// Shorter times are rounding errors, in seconds. Chosen.
 pub(crate) const ROUNDING: f64 = 1e-9;
-/// At least one of so many rounds must have room for a start. Chosen: a bound on how long a start waits, which no figure has
-/// (decision 0007).
-const WINDOW: usize = 8;
-/// Rounds in which a start finds room at the latest, if no other stream starts. Follows from the line above.
-pub const STARTS_WITHIN: u64 = 2 * WINDOW as u64 - 1;
 /// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less, because
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
@@ -37,7 +32,7 @@ const BATCH_COMMITS: f64 = 4.0;
 
 /// The promises of the coming rounds.
 #[derive(Debug, Clone, Default)]
-struct PlannedLoads {
+pub(super) struct PlannedLoads {
     /// Of regular reads, by slot.
     periodic: [RoundLoad; SLOTS],
     /// Of demands that have a part of every round.
@@ -48,7 +43,7 @@ struct PlannedLoads {
 }
 
 impl PlannedLoads {
-    fn at(&self, round: u64) -> RoundLoad {
+    pub(super) fn at(&self, round: u64) -> RoundLoad {
         let slot = slot_of(round);
         let has_starts = (self.starting_from..self.starting_from + SLOTS as u64).contains(&round);
         let regular = self.periodic[slot].plus(self.spread);
@@ -56,7 +51,7 @@ impl PlannedLoads {
     }
 
     /// Enters a demand that reads first in round `first`, and the reads of its start.
-    fn enter_start(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
+    pub(super) fn enter_start(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         self.enter(demand, first);
         for (round, load) in (start.conditions.round..).zip(start.reads(first, demand)) {
             let slot = &mut self.starting[slot_of(round)];
@@ -74,7 +69,7 @@ impl PlannedLoads {
         self.periodic.iter_mut().skip(slot_of(first) % period).step_by(period).for_each(change);
     }
 
-    fn forget_starts_before(&mut self, round: u64) {
+    pub(super) fn forget_starts_before(&mut self, round: u64) {
         let passed = round.saturating_sub(self.starting_from).min(SLOTS as u64);
         for ahead in 0..passed {
             self.starting[slot_of(self.starting_from + ahead)] = RoundLoad::default();
@@ -90,6 +85,8 @@ pub struct DiskTable {
     /// How many times slower than its profile the disk is.
     slowdown: f64,
     round: Nanos,
+    /// A start has its first bytes within this time.
+    first_byte_max: Nanos,
     /// Share of a round that may be promised.
     budget: f64,
     planned: PlannedLoads,
@@ -100,17 +97,18 @@ pub struct DiskTable {
 }
 
 impl DiskTable {
-    /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0.
+    /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0, and a start has its
+    /// first bytes within `first_byte_max`.
     #[must_use]
-    pub fn new(profile: DiskProfile, round: Nanos, budget: f64) -> Self {
+    pub fn new(profile: DiskProfile, round: Nanos, budget: f64, first_byte_max: Nanos) -> Self {
         assert!(round > Nanos::ZERO && (0.0..=1.0).contains(&budget), "a share of a round is promised");
         let (planned, unplaced, write_span) = (PlannedLoads::default(), RoundLoad::default(), profile.capacity.0);
-        Self { profile, slowdown: 1.0, round, budget, planned, unplaced, write_span }
+        Self { profile, slowdown: 1.0, round, first_byte_max, budget, planned, unplaced, write_span }
     }
 
     /// Begins anew with another profile, on a disk of which nothing is promised; gives the old one.
     pub(super) fn replace_profile(&mut self, profile: DiskProfile, round: Nanos) -> DiskProfile {
-        std::mem::replace(self, Self::new(profile, round, self.budget)).profile
+        std::mem::replace(self, Self::new(profile, round, self.budget, self.first_byte_max)).profile
     }
 
     /// The disk's profile.
@@ -123,6 +121,22 @@ impl DiskTable {
     #[must_use]
     pub const fn round(&self) -> Nanos {
         self.round
+    }
+
+    /// The time to first byte.
+    pub(super) const fn first_byte_max(&self) -> Nanos {
+        self.first_byte_max
+    }
+
+    /// The loads of the coming rounds.
+    pub(super) const fn planned(&self) -> &PlannedLoads {
+        &self.planned
+    }
+
+    /// The loads of each round once all promised streams run: those without a place yet are spread evenly.
+    pub(super) fn settled(&self) -> PlannedLoads {
+        let periodic = self.planned.periodic.map(|load| load.plus(self.unplaced));
+        PlannedLoads { periodic, spread: self.planned.spread, ..PlannedLoads::default() }
     }
 
     /// The disk is so many times slower than its profile.
@@ -143,7 +157,7 @@ impl DiskTable {
     }
 
     /// Seconds of disk time a round with this load needs.
-    fn seconds(&self, load: RoundLoad) -> f64 {
+    pub(super) fn seconds(&self, load: RoundLoad) -> f64 {
         self.sweep(load.seeks, load.transfer) + self.batch(load)
     }
 
@@ -236,11 +250,9 @@ impl DiskTable {
     #[must_use]
     pub(super) fn emptiest_rounds(&self, demand: &DiskDemand, start: &StartCost) -> [Option<u64>; SLOTS] {
         let mut found = [(Nanos::MAX, None); SLOTS];
-        let rounds = (start.conditions.round + 1..).take(demand.period as usize);
-        for (place, first) in found.iter_mut().zip(rounds) {
+        for (place, (peak, first)) in found.iter_mut().zip(self.rounds_with_room(&self.planned, demand, start)) {
             // To the nanosecond: smaller differences come from rounding.
-            let peak = self.peak_with(&self.planned, demand, start, first);
-            *place = peak.map_or(*place, |peak| (Nanos::from_secs_f64(peak), Some(first)));
+            *place = (Nanos::from_secs_f64(peak), Some(first));
         }
         found.sort_unstable();
         found.map(|(_, first)| first)
@@ -260,94 +272,20 @@ impl DiskTable {
     }
 
     /// The round after the start's in which a demand should read first, beside what is `planned`: that with the lowest peak.
-    fn first_round(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
-        let mut best: Option<(f64, u64)> = None;
-        for first in (start.conditions.round + 1..).take(demand.period as usize) {
-            let peak = self.peak_with(planned, demand, start, first);
-            if let Some(peak) = peak
-                && best.is_none_or(|(least, _)| peak < least - ROUNDING)
-            {
-                best = Some((peak, first));
-            }
-        }
-        best.map(|(_, first)| first)
+    pub(super) fn first_round(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
+        let lower = |best: (f64, u64), other: (f64, u64)| if other.0 < best.0 - ROUNDING { other } else { best };
+        self.rounds_with_room(planned, demand, start).reduce(lower).map(|(_, first)| first)
     }
 
-    /// The loads of the coming rounds, for the streams that will start in them from `now` on.
-    #[must_use]
-    pub fn forecast(&self, now: Nanos, conditions: &StartConditions) -> StartForecast {
-        let (planned, started) = (self.planned.clone(), RoundLoad::default());
-        StartForecast { planned, at: now.as_secs_f64(), conditions: *conditions, started }
-    }
-
-    /// True if the first bytes of a demand that starts after all those in the forecast will have been read by `deadline`; it
-    /// then is in the forecast as well.
-    #[must_use]
-    pub fn starts_by(
-        &self,
-        forecast: &mut StartForecast,
-        demand: &DiskDemand,
-        start: &StartCost,
-        deadline: Nanos,
-    ) -> bool {
-        let mut tried = forecast.clone();
-        let deadline = deadline.as_secs_f64();
-        while tried.at < deadline {
-            let StartConditions { round, remaining, queued_seconds, .. } = tried.conditions;
-            tried.planned.forget_starts_before(round);
-            let queued_seconds = queued_seconds + self.seconds(tried.started);
-            let conditions = StartConditions { round, remaining, queued_seconds, ..start.conditions };
-            let start = StartCost { conditions, ..*start };
-            if let Some(first) = self.first_round(&tried.planned, demand, &start) {
-                let load = start.reads(first, demand)[0];
-                let is_in_time = tried.at + queued_seconds + self.seconds(load) <= deadline;
-                if is_in_time {
-                    tried.planned.enter_start(demand, &start, first);
-                    tried.started = tried.started.plus(load);
-                    *forecast = tried;
-                }
-                return is_in_time;
-            }
-            let carried = (queued_seconds - remaining * self.seconds_to_promise()).max(0.0);
-            let queued_seconds = carried + self.seconds(tried.planned.at(round + 1));
-            tried.at += remaining * self.round.as_secs_f64();
-            tried.conditions = StartConditions { queued_seconds, ..StartConditions::idle(round + 1) };
-            tried.started = RoundLoad::default();
-        }
-        false
-    }
-
-    /// Whether a demand that fits could also start within [`STARTS_WITHIN`] rounds, whichever round it is now, once the
-    /// reads of other starts are over; `start` says how large its own are. Promises without a place yet count as evenly
-    /// spread.
-    #[must_use]
-    pub fn starts(&self, demand: &DiskDemand, start: &StartCost) -> bool {
-        let settled = PlannedLoads {
-            periodic: self.planned.periodic.map(|load| load.plus(self.unplaced)),
-            spread: self.planned.spread,
-            ..PlannedLoads::default()
-        };
-        let work = settled.periodic.map(|load| self.seconds(load.plus(settled.spread)));
-        let carried = |behind: f64, work: &f64| (behind + work - self.seconds_to_promise()).max(0.0);
-        let mut behind = work.iter().fold(0.0, carried);
-        let mut rounds = (0u64..).zip(work.map(|due| {
-            let queued = behind + due;
-            behind = carried(behind, &due);
-            queued
-        }));
-        let mut has_room = |(round, queued_seconds)| {
-            let start =
-                StartCost { conditions: StartConditions { round, queued_seconds, ..start.conditions }, ..*start };
-            let mut firsts = (round + 1..).take(demand.period as usize);
-            firsts.any(|first| self.peak_with(&settled, demand, &start, first).is_some())
-        };
-        // One round in each eight has room, so the next one is never further away than twice that.
-        (0..SLOTS / WINDOW).all(|_| {
-            let mut window = rounds.by_ref().take(WINDOW);
-            let found = window.any(&mut has_room);
-            window.for_each(drop);
-            found
-        })
+    /// The rounds after the start's in which a demand may read first, beside what is `planned`, each with its peak.
+    pub(super) fn rounds_with_room<'a>(
+        &'a self,
+        planned: &'a PlannedLoads,
+        demand: &'a DiskDemand,
+        start: &'a StartCost,
+    ) -> impl Iterator<Item = (f64, u64)> + 'a {
+        let rounds = (start.conditions.round + 1..).take(demand.period as usize);
+        rounds.filter_map(|first| Some((self.peak_with(planned, demand, start, first)?, first)))
     }
 
     /// For how long after the end of `round` the disk may do something else, if no request up to then is left: no later
@@ -427,19 +365,6 @@ impl DiskTable {
     }
 }
 
-/// The loads of the coming rounds once the streams that wait for a start have theirs, in their order, each in the first
-/// round that has room ([`DiskTable::starts_by`]).
-#[derive(Debug, Clone)]
-pub struct StartForecast {
-    planned: PlannedLoads,
-    /// The earliest that the next one can start, in seconds.
-    at: f64,
-    /// The conditions that the first to start in its round will meet.
-    conditions: StartConditions,
-    /// The reads with which others start in that round.
-    started: RoundLoad,
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::demand_load::DemandKind;
@@ -449,7 +374,7 @@ mod tests {
     const ROUND: Nanos = Nanos::from_secs(1);
 
     fn table(budget: f64) -> DiskTable {
-        DiskTable::new(DiskProfile::spindle_default(), ROUND, budget)
+        DiskTable::new(DiskProfile::spindle_default(), ROUND, budget, Nanos::from_secs(10))
     }
 
     fn regular(period: u32, transfer: f64) -> DiskDemand {

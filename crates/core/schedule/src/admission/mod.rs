@@ -19,6 +19,7 @@ mod sending;
 mod session;
 mod session_clock;
 pub mod start_cost;
+pub mod start_forecast;
 mod writes;
 
 use units::limits::CACHE_PAGE_BYTES;
@@ -30,13 +31,14 @@ pub use buffers::RequestedContent;
 use demand::AdmissionDisk;
 pub use demand::{window_bytes, write_period};
 use demand_load::{DemandKind, DiskDemand, RoundLoad};
-use disk_table::{DiskTable, StartForecast};
+use disk_table::DiskTable;
 use reservations::ReservationTable;
 use resources::Resources;
 pub use sending::Sending;
 use session_clock::SessionClocks;
 pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX, SessionRead};
 use start_cost::{StartConditions, StartCost};
+use start_forecast::StartForecast;
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
@@ -127,6 +129,8 @@ pub struct AdmissionSettings {
     /// Disk time kept for streams that share another's reads and may need their own: a share of what all of them would
     /// take, 0.0 … 1.0.
     pub sharing_reserve: f64,
+    /// The time to first byte: a start has its first bytes within it.
+    pub first_byte_max: Nanos,
 }
 
 /// One reservation.
@@ -196,7 +200,8 @@ impl Admission {
     #[must_use]
     pub fn new(settings: &AdmissionSettings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
         let budget = (1.0 - settings.be_share - MARGIN).max(BUDGET_MIN);
-        let disk = |(profile, round)| AdmissionDisk { table: DiskTable::new(profile, round, budget), sharing: 0 };
+        let table = |(profile, round)| DiskTable::new(profile, round, budget, settings.first_byte_max);
+        let disk = |disk| AdmissionDisk { table: table(disk), sharing: 0 };
         let resources = Resources {
             disks: disks.into_iter().map(disk).collect(),
             sending: Sending::new(links),
@@ -499,19 +504,19 @@ impl Admission {
         true
     }
 
-    /// True if a reservation without a place will have its first bytes from its first disk by `deadline` if all those in the
-    /// forecast start before it; it then is in the forecast as well.
+    /// True if a reservation without a place, asked for at `asked_at`, will have its first bytes from its first disk in time if all
+    /// those in the forecast start before it; it then is in the forecast as well.
     #[must_use]
-    pub fn starts_by(
+    pub fn starts_behind(
         &self,
         forecast: &mut StartForecast,
         id: ReservationId,
         start: &StartConditions,
-        deadline: Nanos,
+        asked_at: Nanos,
     ) -> bool {
         self.find(id).is_some_and(|&Reservation { ref request, ref demand, burst_bytes, .. }| {
             let disk = self.resources.disk(request.disk);
-            disk.table.starts_by(forecast, demand, &disk.start_of(request, burst_bytes, start), deadline)
+            disk.table.starts_behind(forecast, demand, &disk.start_of(request, burst_bytes, start), asked_at)
         })
     }
 

@@ -14,6 +14,7 @@ fn admission_beside(memory_bytes: u64, be_share: f64) -> Admission {
         pages: memory_bytes / CACHE_PAGE_BYTES,
         be_share,
         sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
     };
     let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1))];
     Admission::new(&settings, disks, &[BitRate(10_000_000_000)])
@@ -75,8 +76,13 @@ fn an_admitted_stream_starts_next_round_on_an_idle_disk() {
     for (profile, zone) in [(assumed, 58_000_000), (fast, 139_000_000), (DiskProfile::flash_default(), 300_000_000)] {
         for rate in rates {
             let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
-            let settings =
-                AdmissionSettings { reservations_max: 10, pages: 16_384, be_share: 0.1, sharing_reserve: 0.1 };
+            let settings = AdmissionSettings {
+                reservations_max: 10,
+                pages: 16_384,
+                be_share: 0.1,
+                sharing_reserve: 0.1,
+                first_byte_max: Nanos::from_secs(10),
+            };
             let links = [BitRate(1_000_000_000_000_000)];
             let mut admission = Admission::new(&settings, vec![(profile.clone(), round)], &links);
             let asked = AdmissionRequest { zone_bytes_per_second: zone, ..request(rate) };
@@ -93,7 +99,13 @@ fn an_admitted_stream_starts_next_round_on_an_idle_disk() {
 
 #[test]
 fn a_link_is_not_oversold() {
-    let settings = AdmissionSettings { reservations_max: 1000, pages: 100_000, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 1000,
+        pages: 100_000,
+        be_share: 0.0,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
     let mut admission = Admission::new(&settings, disks, &[BitRate(100_000_000)]);
     let (held, refused) = fill(&mut admission, 8_800_000);
@@ -237,7 +249,13 @@ fn a_session_that_shared_reads_has_its_share_back_on_a_disk_that_was_filled_mean
 #[test]
 fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
     let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
-    let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 1000,
+        pages: 1 << 20,
+        be_share: 0.0,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
     let half = |disk: u16| AdmissionRequest { disk: DiskId(disk), disk_share: 0.5, ..segment() };
     let ids: Vec<_> = (0..1000).map_while(|_| admission.reserve(&[half(0), half(1)]).ok()).collect();
@@ -265,7 +283,13 @@ fn a_session_of_segments_on_two_disks_holds_half_of_its_time_on_each() {
 #[test]
 fn a_session_that_is_refused_a_better_quality_keeps_what_it_holds() {
     let disks = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
-    let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 1000,
+        pages: 1 << 20,
+        be_share: 0.0,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
     let halves = |rate: u64| {
         let segment = AdmissionRequest { rate: BitRate(rate), length: rate * 6 / 8, disk_share: 0.5, ..segment() };
@@ -452,7 +476,13 @@ fn a_start_burst_takes_free_buffers_and_refuses_no_stream() {
 
 #[test]
 fn from_flash_a_burst_needs_no_buffers() {
-    let settings = AdmissionSettings { reservations_max: 1000, pages: 100, be_share: 0.0, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 1000,
+        pages: 100,
+        be_share: 0.0,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
     let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
     let id = admission.reserve(&[request(8_800_000)]).expect("there is memory");
@@ -463,7 +493,13 @@ fn from_flash_a_burst_needs_no_buffers() {
 #[test]
 fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
     let titles = |count: u64| {
-        let settings = AdmissionSettings { reservations_max: 1000, pages: 200, be_share: 0.0, sharing_reserve: 0.0 };
+        let settings = AdmissionSettings {
+            reservations_max: 1000,
+            pages: 200,
+            be_share: 0.0,
+            sharing_reserve: 0.0,
+            first_byte_max: Nanos::from_secs(10),
+        };
         let disks = vec![(DiskProfile::flash_default(), Nanos::from_millis(250))];
         let mut admission = Admission::new(&settings, disks, &[BitRate(10_000_000_000)]);
         let asked = |nth: u64| AdmissionRequest {
@@ -485,7 +521,13 @@ fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
 /// Cameras of 4 Mbit/s that write this share of their bytes to each of so many disks, until there is no room; and in how many of 8
 /// rounds each disk writes.
 fn recorded_on(disks: u16, disk_share: f64) -> (u64, Vec<usize>) {
-    let settings = AdmissionSettings { reservations_max: 1000, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 1000,
+        pages: 1 << 20,
+        be_share: 0.1,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); usize::from(disks)];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
     let on = |disk| AdmissionRequest {
@@ -519,7 +561,13 @@ fn a_mirror_of_two_carries_the_recordings_of_one_disk_and_stripes_those_of_each(
 
 #[test]
 fn a_recording_is_written_on_all_its_disks_in_the_same_rounds_whatever_else_they_do() {
-    let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 10,
+        pages: 1 << 20,
+        be_share: 0.1,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
     let on = |disk| AdmissionRequest { disk: DiskId(disk), length: 0, written_every: Some(8), ..request(40_000_000) };
@@ -563,7 +611,13 @@ fn a_recording_is_charged_by_its_zone_and_by_how_far_others_are_from_it() {
 
 #[test]
 fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another() {
-    let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 10,
+        pages: 1 << 20,
+        be_share: 0.1,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
     let zone_bytes_per_second = admission.resources.disk(DiskId(0)).table.profile().rate_at(u64::MAX);
@@ -589,7 +643,13 @@ fn a_recording_lies_at_the_same_place_of_all_its_disks_until_they_tell_another()
 
 #[test]
 fn a_recording_that_continues_on_another_disk_takes_its_charge_there() {
-    let settings = AdmissionSettings { reservations_max: 10, pages: 1 << 20, be_share: 0.1, sharing_reserve: 0.0 };
+    let settings = AdmissionSettings {
+        reservations_max: 10,
+        pages: 1 << 20,
+        be_share: 0.1,
+        sharing_reserve: 0.0,
+        first_byte_max: Nanos::from_secs(10),
+    };
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
     let zone_bytes_per_second = admission.resources.disk(DiskId(0)).table.profile().rate_at(u64::MAX);

@@ -6,7 +6,7 @@
 use std::ops::{Index, IndexMut};
 
 use content::Content;
-use schedule::admission::disk_table::StartForecast;
+use schedule::admission::start_forecast::StartForecast;
 use schedule::admission::{AdmissionRequest, RequestedContent};
 use schedule::cycle::Grid;
 use schedule::disk::health::DiskCondition;

@@ -11,8 +11,8 @@ mod stream;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use schedule::admission::disk_table::StartForecast;
 use schedule::admission::start_cost::StartConditions;
+use schedule::admission::start_forecast::StartForecast;
 use schedule::admission::{Admission, AdmissionRequest, AdmissionSettings};
 use schedule::disk::health::DiskCondition;
 use schedule::profile::DiskProfile;
@@ -63,6 +63,7 @@ impl Admitter {
             pages,
             be_share: config.be_share,
             sharing_reserve: config.sharing.unwrap_or(0.0),
+            first_byte_max: config.first_byte_max,
         };
         let rounds = profiles.iter().map(|profile| (profile.clone(), config.round_of(profile))).collect();
         Self {
@@ -295,8 +296,7 @@ impl Admitter {
         let starts_in_time = |forecast: &mut StartForecast, slot: u32| {
             let AdmittedStream { reservation, payload, started, .. } = streams[slot as usize];
             let start = StartConditions { payload_bytes: payload, ..*conditions };
-            let deadline = started.saturating_add(context.config.first_byte_max);
-            reservation.held().is_some_and(|id| admission.starts_by(forecast, id, &start, deadline))
+            reservation.held().is_some_and(|id| admission.starts_behind(forecast, id, &start, started))
         };
         let forecast = forecast.get_or_insert_with(|| {
             let mut forecast = admission.table(disk).forecast(context.now, conditions);
