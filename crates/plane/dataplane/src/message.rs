@@ -74,6 +74,8 @@ pub(crate) enum ToAdmitter {
     Round { disk: DiskId, conditions: StartConditions },
     /// The first reads of a stream that waited are asked for; the conditions of the next start.
     Begun { disk: DiskId, conditions: StartConditions },
+    /// A stream has no first byte after the time to first byte.
+    StartsTooLate { slot: u32 },
     /// A leader holds so many pages for its group.
     Charge { leader: u32, pages: u64 },
     /// A stream reads for its group in another's place.

@@ -99,7 +99,7 @@ impl<I: Io> Plane<I> {
         self.feed_due_steps();
         self.fetcher.begin_turn(&mut self.context);
         self.carry();
-        self.admitter.refuse_late_starts(&mut self.context);
+        self.admitter.answer_late_recordings(&mut self.context);
         self.fetcher.end_late_starts(&mut self.context);
         self.admitter.end_bursts(&mut self.context);
         self.carry();

@@ -20,7 +20,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId, limits};
 
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, ppm};
-use crate::control::{Delivery, RecordingRequest, Refusal, Report, Resource, Service};
+use crate::control::{Delivery, Outcome, RecordingRequest, Refusal, Report, Resource, Service};
 use crate::cursor::SegmentList;
 use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher, ToPacer};
 use crate::port::Io;
@@ -135,6 +135,7 @@ impl Admitter {
                 self.launch(disk, &conditions, context);
             }
             ToAdmitter::Begun { disk, conditions } => self.launch(disk, &conditions, context),
+            ToAdmitter::StartsTooLate { slot } => self.end_late_start(slot, context),
             ToAdmitter::Charge { leader, pages } => {
                 self.charge(leader, pages);
             }
@@ -351,19 +352,12 @@ impl Admitter {
         }
     }
 
-    /// Recordings that waited for others' places are answered, and streams that could not start within the time to first byte are refused
-    /// after all: a refusal is better for a viewer than no answer.
-    pub(crate) fn refuse_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
-        self.answer_late_recordings(context);
-        for disk in self.disks.ids() {
-            while let Some(&slot) = self.disks[disk].waiting.first() {
-                let started = self.streams[slot as usize].started;
-                if context.now.saturating_sub(started) < context.config.first_byte_max {
-                    break;
-                }
-                self.disks[disk].stops_waiting(slot);
-                self.refuse_start(slot, context);
-            }
+    /// A stream has no first byte in time after all: it ends, or is refused if it waits for its start yet.
+    fn end_late_start<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
+        if self.streams[slot as usize].is_settled {
+            context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
+        } else {
+            self.refuse_start(slot, context);
         }
     }
 

@@ -151,7 +151,7 @@ impl Admitter {
 
     /// Recordings that waited for as long as a block of one that was admitted may take are answered: that one has its place by now, or
     /// sends nothing.
-    pub(super) fn answer_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+    pub(crate) fn answer_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         while let Some(&(request, since)) = self.recordings.front() {
             let disk = request.disks.iter().next().and_then(|disk| self.disks.get(disk));
             let wait = disk.map_or(Nanos::ZERO, |disk| disk.rounds.period().saturating_mul(WRITE_ROUNDS));

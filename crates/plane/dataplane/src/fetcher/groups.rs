@@ -28,7 +28,7 @@ impl Fetcher {
     pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot];
         stream.follow(group.leader, group.behind_bytes);
-        stream.start(&mut self.sources);
+        stream.start();
         context.tell_admitter(ToAdmitter::Started { slot });
         self.streams.take_behind_leader(slot, &mut self.buffers, context);
         self.run_if_ready(slot, context);

@@ -103,16 +103,15 @@ impl Fetcher {
         match message {
             ToFetcher::Find { delivery } => self.find_group(delivery, context),
             ToFetcher::Begin { slot, content, segments, rate, disk, group, age } => {
-                let plan = rate.map(|rate| ReadPlan::new(rate, age));
                 self.buffers.open_files(&content, context);
                 self.sources[disk].streams.push(slot);
                 let stream = &mut self.streams[slot];
                 stream.begin(content, segments, disk, context.now);
-                stream.set_plan(plan);
-                match (plan, group) {
-                    (None, _) => stream.begin_delivery(0, &mut self.buffers),
-                    (Some(_), Some(group)) => self.begin_following(slot, group, context),
-                    (Some(_), None) => self.wait_for_start(slot, context),
+                let Some(rate) = rate else { return stream.begin_delivery(0, &mut self.buffers) };
+                stream.await_start(ReadPlan::new(rate, age), &mut self.sources);
+                match group {
+                    Some(group) => self.begin_following(slot, group, context),
+                    None => self.wait_for_start(slot, context),
                 }
             }
             // A stream may have ended before the answer for it comes.

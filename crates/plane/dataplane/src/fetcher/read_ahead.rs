@@ -149,10 +149,15 @@ impl ReadAhead {
         };
     }
 
-    /// It waits for its first bytes.
-    pub(super) fn start(&mut self, sources: &mut Sources) {
-        self.life = ReadsLife::Starting;
+    /// It has this plan from now on, and waits for its first bytes; its clock, if one ran, does not count.
+    pub(super) fn await_start(&mut self, plan: ReadPlan, sources: &mut Sources) {
+        (self.plan, self.pace) = (Some(plan), None);
         sources[self.disk].starting.push(self.slot);
+    }
+
+    /// Its first bytes are read from now on.
+    pub(super) fn start(&mut self) {
+        self.life = ReadsLife::Starting;
     }
 
     /// It does not wait for them any more.
@@ -225,11 +230,6 @@ impl ReadAhead {
     /// It has no reservation.
     pub(super) const fn is_best_effort(&self) -> bool {
         self.plan.is_none()
-    }
-
-    /// It has this plan from now on; its clock, if one ran, does not count.
-    pub(super) fn set_plan(&mut self, plan: Option<ReadPlan>) {
-        (self.plan, self.pace) = (plan, None);
     }
 
     /// It has lost its reservation; its clock runs on.

@@ -38,7 +38,7 @@ pub(super) struct Source {
     pub(super) health: Health,
     /// Slots of the streams that read from it.
     pub(super) streams: Vec<u32>,
-    /// Slots of the streams that wait for their first bytes.
+    /// Slots of the streams that wait for their first bytes, in the order in which they came.
     pub(super) starting: Vec<u32>,
     /// Reads that failed on another disk and are to be made from this one's copy.
     pub(super) retries: Vec<u32>,

@@ -6,7 +6,6 @@
 
 use super::read_ahead::WINDOW_BYTES;
 use super::*;
-use crate::control::Outcome;
 
 /// Ticks of its rate that a stream has in the buffers before its clock runs. Chosen: one is sent, the next is handed to the engine, and
 /// one may come late.
@@ -24,7 +23,7 @@ impl Fetcher {
         }
         context.tell_admitter(ToAdmitter::Started { slot });
         stream.want_all(window);
-        stream.start(&mut self.sources);
+        stream.start();
         stream.take_buffered(&mut self.buffers, context);
         self.run_if_ready(slot, context);
         assert_eq!(self.streams[slot].life(), ReadsLife::Running, "all it needs is there");
@@ -34,7 +33,7 @@ impl Fetcher {
     pub(super) fn start<I: Io>(&mut self, slot: u32, start: PlacedStart, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot];
         stream.plan_from(start);
-        stream.start(&mut self.sources);
+        stream.start();
         stream.read_ahead(start.round, (&mut self.sources, &mut self.buffers), context);
         self.run_if_ready(slot, context);
     }
@@ -54,7 +53,7 @@ impl Fetcher {
         self.streams[slot].keep_until(0, &mut self.buffers, context);
         self.streams[slot].ask_nothing(&mut self.sources);
         self.buffers.end_delivery();
-        self.streams[slot].set_plan(Some(ReadPlan::new(rate, age)));
+        self.streams[slot].await_start(ReadPlan::new(rate, age), &mut self.sources);
         self.start(slot, start, context);
     }
 
@@ -114,13 +113,13 @@ impl Fetcher {
         }
     }
 
-    /// Ends streams without their first bytes after the time to first byte: a refusal is better for a viewer than no
-    /// answer.
+    /// Ends streams without their first bytes after the time to first byte, with a place in the time table or without: a refusal is better
+    /// for a viewer than no answer.
     pub(crate) fn end_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for source in self.sources.iter() {
             let (waits_max, now) = (context.config.first_byte_max, context.now);
             for &slot in source.starting.iter().rev().filter(|&&slot| self.streams[slot].is_late(waits_max, now)) {
-                context.tell_pacer(ToPacer::Finish { slot, outcome: Outcome::StartTooLate });
+                context.tell_admitter(ToAdmitter::StartsTooLate { slot });
             }
         }
     }
