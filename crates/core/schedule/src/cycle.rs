@@ -37,7 +37,9 @@ impl Grid {
     /// The period `at` lies in; 0 before the epoch.
     #[must_use]
     pub fn index_at(&self, at: Nanos) -> u64 {
-        at.saturating_sub(self.epoch).0 / self.period.0
+        let index = at.saturating_sub(self.epoch).0 / self.period.0;
+        debug_assert!(index == 0 || self.start_of(index) <= at, "a period has begun before what lies in it");
+        index
     }
 
     /// The length of one period.

@@ -132,6 +132,7 @@ impl Pace {
             let forgiven = self.rate.time_for(lag - lag_max);
             self.anchor = self.anchor.saturating_add(forgiven);
         }
+        debug_assert!(self.due_bytes(at) >= self.promised_bytes(at), "a burst is due ahead of the rate");
         let factor = if self.bursting(at) { BURST_FACTOR } else { CATCH_UP };
         self.due_bytes(at).saturating_sub(sent_bytes).min(quota.saturating_mul(factor) + 1)
     }

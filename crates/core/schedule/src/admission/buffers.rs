@@ -133,6 +133,7 @@ impl BufferAccount {
 
     /// Another reservation has the start burst of this one.
     pub(super) fn hand_over_burst(&mut self, from: ReservationId, to: ReservationId) {
+        debug_assert!(self.bursts.iter().all(|(of, _)| *of != to), "a reservation has one start burst");
         self.bursts.iter_mut().filter(|(of, _)| *of == from).for_each(|(of, _)| *of = to);
     }
 

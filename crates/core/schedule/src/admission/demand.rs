@@ -52,6 +52,7 @@ impl AdmissionDisk {
         if is_block && table.profile().rotational {
             best = spread_demand(request, table);
         }
+        debug_assert!(best.period == 1 || block_bytes(request, table, best.period) <= limits::BLOCK_BYTES_MAX);
         best
     }
 
@@ -151,7 +152,9 @@ pub fn write_period(rate: BitRate, round: Nanos, durable: Nanos, block_bytes_max
         round.saturating_mul(rounds + WRITE_ROUNDS) <= durable && block <= block_bytes_max.min(limits::BLOCK_BYTES_MAX)
     };
     let periods = std::iter::successors(Some(2), |period: &u32| Some(2 * period));
-    periods.take_while(|period| *period as usize <= SLOTS && fits(period)).last().unwrap_or(1)
+    let period = periods.take_while(|period| *period as usize <= SLOTS && fits(period)).last().unwrap_or(1);
+    debug_assert!(period.is_power_of_two(), "its rounds come again in the table");
+    period
 }
 
 /// How many such streams a disk and this many pages would carry.

@@ -6,6 +6,8 @@ use super::rounds::{CARRY_MAX, LOOKAHEAD_ROUNDS, SLOTS, WRITE_ROUNDS};
 
 /// Fewer writes than that are a rounding error. Chosen.
 const NO_WRITE: f64 = 1e-6;
+/// Sums of loads may differ by so much from the load taken out of them: rounding errors. Chosen.
+const ENTERED_TOLERANCE: f64 = 1e-6;
 /// Rounds of work that may carry over from a round in which a block is written: a write has a round less than a read, and half a
 /// round is kept as for that.
 const WRITE_CARRY_MAX: f64 = CARRY_MAX - (LOOKAHEAD_ROUNDS - WRITE_ROUNDS) as f64;
@@ -91,7 +93,14 @@ impl RoundLoad {
         self.with(other, |one, other| (one - other).max(0.0))
     }
 
+    /// True if `part` can be taken out: it was entered before.
+    pub(super) fn holds(self, part: Self) -> bool {
+        let left = self.with(part, |all, part| all + ENTERED_TOLERANCE - part);
+        left.transfer.min(left.seeks).min(left.write_transfer).min(left.writes) >= 0.0
+    }
+
     pub(super) fn scaled(self, factor: f64) -> Self {
+        debug_assert!(factor.is_finite() && factor >= 0.0, "a load is scaled by a count or a share");
         self.with(self, |one, _| one * factor)
     }
 

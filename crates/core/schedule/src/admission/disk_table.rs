@@ -228,6 +228,7 @@ impl DiskTable {
     /// Takes a promise back that has no phase.
     pub fn withdraw(&mut self, demand: &DiskDemand) {
         let promised = self.promised_mut(demand);
+        debug_assert!(promised.holds(demand.per_round()), "a promise is taken back once: {demand:?}");
         *promised = promised.minus(demand.per_round());
     }
 
@@ -305,7 +306,10 @@ impl DiskTable {
     /// Takes a placed demand out: its regular reads, of which one is in round `first`, and the coming reads of its start.
     pub fn remove(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         let load = demand.block();
-        self.planned.each_slot(demand, first, |slot| *slot = slot.minus(load));
+        self.planned.each_slot(demand, first, |slot| {
+            debug_assert!(slot.holds(load), "a demand is taken out of the rounds that it was entered in: {demand:?}");
+            *slot = slot.minus(load);
+        });
         for (round, load) in (start.conditions.round..).zip(start.reads(first, demand)) {
             if round >= self.planned.starting_from {
                 let slot = &mut self.planned.starting[slot_of(round)];
@@ -501,7 +505,10 @@ mod tests {
         assert_eq!(table.carry_headroom(1000), Nanos::MAX, "nobody reads");
         let demand = regular(32, 0.5);
         let alone = StartCost { transfer_per_round: 0.0, ..start(1000) };
-        let first = (0..32).map(|_| table.place(&demand, &alone).expect("a slot for each"));
+        let first = (0..32).map(|_| {
+            table.promise(&demand);
+            table.place(&demand, &alone).expect("a slot for each")
+        });
         let first: Vec<u64> = first.collect();
         assert_eq!(table.carry_headroom(1100), ROUND, "each round makes good for some of it");
         // Another one in three rounds that follow each other: the time that they carry over is not there to be lent.

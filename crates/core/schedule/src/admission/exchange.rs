@@ -16,6 +16,7 @@ impl Admission {
         self.each_part(id, Resources::withdraw);
         let fits = self.check_for(requests, shares);
         self.each_part(id, Resources::restore);
+        debug_assert!(self.sums_agree(), "all that was taken out for the question is back");
         let (demand, pages) = fits?;
         self.suspend(id);
         self.fill(id, requests[0], demand, pages);

@@ -472,12 +472,14 @@ impl Admission {
             self.resources.buffers.end_burst(id);
             self.find_mut(id).expect("found above").burst_bytes = 0;
         }
+        debug_assert!(self.sums_agree(), "a session that rests keeps its rate and its own pages");
     }
 
     /// Places a reservation's reads on all its disks, beginning now; the first regular round on the first of them. `None`: not
     /// yet, ask again next round. Those of a session of whole contents have their place in every round.
     pub fn place(&mut self, id: ReservationId, start: &StartConditions) -> Option<u64> {
         let first = self.place_part(id, start)?;
+        debug_assert!(first >= start.round, "no round lies before its start");
         if !self.place_further(id, start) {
             self.unplace(id);
             return None;

@@ -182,6 +182,8 @@ impl SessionRead {
             by_clock.min(asked.saturating_add(BLOCK_WAIT_MAX.max(lasts)))
         };
         let early = asked.saturating_sub(REQUEST_WAY_MAX);
-        (by(early).min(self.room_at.max(early.saturating_add(lasts))), by(asked))
+        let (at, promised) = (by(early).min(self.room_at.max(early.saturating_add(lasts))), by(asked));
+        debug_assert!(at <= promised, "a block is due no later than it is promised");
+        (at, promised)
     }
 }

@@ -69,6 +69,7 @@ impl StartCost {
             let slot = &mut loads[slot_of(round - self.conditions.round)];
             *slot = slot.plus(RoundLoad { transfer, seeks, ..RoundLoad::default() });
             (round, gap, left) = (next, length, left - transfer);
+            debug_assert!(left >= 0.0 && length > 0, "a start reads on, and no more than there is");
         }
         loads
     }

@@ -35,6 +35,7 @@ impl Admission {
             let is_moved = demand.writes() && (request.disk == disk || held.written_at.is_none());
             if let Some((_, first)) = held.placed.filter(|_| is_moved) {
                 let zone_bytes_per_second = self.resources.table(request.disk).profile().rate_at(position);
+                debug_assert!(demand.transfer >= stroke_seconds, "the stroke is a part of the charge");
                 let slower = f64_of(request.zone_bytes_per_second) / f64_of(zone_bytes_per_second);
                 let moved = DiskDemand { transfer: (demand.transfer - stroke_seconds) * slower, ..demand };
                 self.resources.disk_mut(request.disk).table.replace(&demand, &moved, first);
@@ -80,6 +81,7 @@ impl Admission {
         }
         let is_anywhere =
             last == 0 || self.writes_on(disk).any(|entry| entry.written_at.is_none() && entry.stroke_seconds == 0.0);
+        debug_assert!(last == 0 || first < last, "recordings with a place lie somewhere");
         let span = if is_anywhere { u64::MAX } else { last - first };
         self.resources.disk_mut(disk).table.set_write_span(span);
     }
@@ -98,6 +100,7 @@ impl Admission {
             self.find_mut(part).expect("found above").placed = Some((start, first));
             next = further;
         }
+        debug_assert!(self.reservations.parts(id).all(|part| part.placed.is_some()), "it is written on all its disks");
         true
     }
 }

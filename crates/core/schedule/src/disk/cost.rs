@@ -83,6 +83,7 @@ impl CostModel {
     #[must_use]
     pub fn new(profile: DiskProfile, round: Nanos) -> Self {
         let commit = profile.flush;
+        debug_assert!(round > Nanos::ZERO, "parts of a round bound what is learned");
         Self {
             profile,
             took_seconds: MEMORY_SECONDS,
@@ -164,6 +165,7 @@ impl CostModel {
         let keep = (1.0 - predicted / MEMORY_SECONDS).max(0.0);
         self.took_seconds = self.took_seconds * keep + counted;
         self.predicted_seconds = self.predicted_seconds * keep + predicted;
+        debug_assert!(self.predicted_seconds > 0.0, "the slowdown is divided by it");
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
         // A loss of at most a round is remembered, which is twice the loss that makes a difference. Reads that take
@@ -176,6 +178,7 @@ impl CostModel {
             let (took, predicted) = std::mem::take(&mut self.spell);
             self.spells.rotate_left(1);
             self.spells[SPELLS - 1] = took / predicted;
+            debug_assert!(self.spells.iter().all(|spell| spell.is_finite()), "each spell has a prediction");
         }
     }
 

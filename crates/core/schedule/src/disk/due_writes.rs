@@ -55,6 +55,7 @@ impl DueWrites {
         self.remove(write.job);
         assert!(self.waiting.len() < self.waiting.capacity(), "recordings are bounded");
         self.waiting.push(write);
+        debug_assert!(self.jobs().filter(|job| *job == write.job).count() == 1, "a recording has one block that waits");
     }
 
     /// The recordings with a block that waits.
@@ -141,7 +142,8 @@ impl DueWrites {
     }
 
     /// The commit behind the batch was granted, or there is nothing to commit.
-    pub const fn settled(&mut self) {
+    pub fn settled(&mut self) {
+        debug_assert!(!self.has_begun() || self.batch().next().is_none(), "a commit stands behind its whole batch");
         self.begun = None;
     }
 }

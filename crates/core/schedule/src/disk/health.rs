@@ -125,6 +125,8 @@ impl Health {
         let oldest = || (0..PLACES).min_by_key(|&at| self.errors[at].map_or(Nanos::ZERO, |(_, when)| when));
         let at = same.or_else(oldest).expect("there is room for at least one");
         self.errors[at] = Some((place, now));
+        let is_this = |error: &&Option<(ErrorLocation, Nanos)>| error.is_some_and(|(known, _)| known == place);
+        debug_assert!(self.errors.iter().filter(is_this).count() == 1, "a place counts once");
         let recent =
             |error: &Option<(ErrorLocation, Nanos)>| error.is_some_and(|(_, when)| now.saturating_sub(when) <= SPAN);
         let is_erring = matches!(self.condition, DiskCondition::Erring { .. }) || self.is_on_trial();
@@ -135,6 +137,7 @@ impl Health {
     pub fn succeeded(&mut self) -> bool {
         let was_on_trial = self.is_on_trial();
         self.unproven = false;
+        debug_assert!(!self.is_on_trial(), "one success ends a trial");
         was_on_trial
     }
 

@@ -265,6 +265,7 @@ impl DiskSchedule {
     /// `requests` for so many bytes from `position` on went to the disk.
     pub fn begin_reads(&mut self, position: u64, bytes: u64, requests: u32, now: Nanos) {
         assert!(requests > 0 && bytes > 0, "a read has bytes");
+        debug_assert!(self.grant.is_none(), "a disk serves reads or a grant");
         self.reads_in_flight += requests;
         let takes = self.cost.read(self.head, position, bytes);
         self.busy_until = self.busy_until.max(now).saturating_add(takes);

@@ -123,6 +123,7 @@ impl RtQueue {
                 self.waiting.push(waiting);
             }
         }
+        debug_assert!(self.find(slot).is_some_and(|found| found.slot == slot), "a request is found at its place");
     }
 
     /// Forgets a request.
@@ -135,6 +136,7 @@ impl RtQueue {
             self.note_place(moved, at);
         }
         self.block = self.block.filter(|(block, _)| *block != slot);
+        debug_assert!(self.place_of(slot).is_none(), "a stream without a request has no place");
     }
 
     /// The request of this stream.
@@ -217,6 +219,7 @@ impl RtQueue {
         if let Some((slot, bytes)) = self.block
             && bytes < slice_bytes(head.saturating_sub(bytes), cost)
         {
+            debug_assert!(self.find(slot).is_some(), "the rest of the block waits");
             return self.find(slot).copied();
         }
         let next = requests().filter(|request| {

@@ -127,6 +127,10 @@ impl Buckets {
         let epsilon = STROKES * profile.access_time(profile.capacity.0).as_secs_f64() * slowdown;
         let begins = seconds_until(free, Nanos::ZERO) + epsilon;
         let (mut work, mut left, mut until) = (0.0, [f64::INFINITY; BUCKETS], [0.0; BUCKETS]);
+        debug_assert!(
+            self.buckets[self.count..].iter().all(|bucket| bucket.deadline == Nanos::MAX),
+            "work lies in the buckets in use"
+        );
         let sum = |of: fn(&Bucket) -> f64| self.buckets.iter().map(of).sum::<f64>();
         let between = |one: (u64, u64), other: (u64, u64)| (one.0.min(other.0), one.1.max(other.1));
         let at_once = Bucket {
@@ -217,6 +221,7 @@ impl Slack {
                 found = found.min(due);
             }
         }
+        debug_assert!(found >= least, "no room is found before it may be");
         found
     }
 
