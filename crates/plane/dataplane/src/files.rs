@@ -59,6 +59,7 @@ impl FileTable {
             Err(at) => {
                 let slot = self.free.pop().expect("as many files as streams and reads");
                 self.sorted.insert(at, (key, slot));
+                debug_assert!(self.is_summed(), "each slot is free or listed");
                 self.entries[slot as usize] = Some(FileEntry { content: Arc::clone(content), file, users: 1 });
                 Some(FileSlot(slot))
             }
@@ -82,12 +83,17 @@ impl FileTable {
         let at = self.sorted.binary_search_by_key(&key, |&(key, _)| key);
         self.sorted.remove(at.expect("an open file is listed"));
         self.free.push(slot.0);
+        debug_assert!(self.is_summed(), "each slot is free or listed");
         Some(entry.content)
     }
 
     /// The content of the file that is open in a slot.
     pub(crate) fn content(&self, slot: FileSlot) -> &Arc<Content> {
         &self.entries[slot.0 as usize].as_ref().expect("the slot is in use").content
+    }
+
+    fn is_summed(&self) -> bool {
+        self.sorted.len() + self.free.len() == self.entries.len() && self.sorted.is_sorted_by_key(|&(key, _)| key)
     }
 
     fn entry(&mut self, slot: FileSlot) -> &mut FileEntry {

@@ -81,6 +81,7 @@ impl ArenaMemory {
             self.renewed = cache.remove_lent(SPARE_CHUNKS, unused_since);
             self.changing = self.renewed.map(MemoryChange::GiveBack);
         }
+        debug_assert!(self.present[0], "the first step stays");
         if self.changing.is_none() && now >= self.check_at {
             self.check_at = now.saturating_add(CHECK_PERIOD);
         }

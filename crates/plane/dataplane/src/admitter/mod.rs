@@ -220,7 +220,8 @@ impl Admitter {
             if let Some((id, session_rate)) = reservation.zip(self.admission.rate(session)) {
                 delivery.service =
                     Service::Constant { rate: session_rate, burst_bytes: payload, held: None, hold: false };
-                (admitted.reservation, admitted.session) = (StreamReservation::Held(id), Some(session));
+                admitted.reservation.obtain(id);
+                admitted.session = Some(session);
                 (admitted.rate, age) = (session_rate, self.age(id));
                 rate = Some(self.read_rate(id, session_rate, payload));
             }
@@ -239,15 +240,14 @@ impl Admitter {
             let burst_most = group.as_ref().map_or(payload, |group| group.burst_bytes);
             let burst_bytes = self.admission.grant_burst(id, burst_bytes.min(burst_most));
             delivery.service = Service::Constant { rate: asked, burst_bytes, held, hold };
-            (admitted.reservation, admitted.hold) = (StreamReservation::Held(id), hold);
-            admitted.rate = asked;
+            admitted.reservation.obtain(id);
+            (admitted.rate, admitted.hold) = (asked, hold);
             age = self.age(id);
             rate = Some(self.read_rate(id, asked, burst_bytes));
         }
         let slot = self.free.pop().expect("looked at before");
         if let Some(before) = admitted.reservation.held().and_then(|id| self.holders[id.slot as usize].replace(slot)) {
-            // It had given the reservation back, and can ask for it no more.
-            self.streams[before as usize].reservation = StreamReservation::None;
+            self.streams[before as usize].reservation.forget();
         }
         self.streams[slot as usize] = admitted;
         if rate.is_none() {
@@ -285,6 +285,7 @@ impl Admitter {
         if is_new && !is_in_time {
             return self.refuse_start(slot, context);
         }
+        debug_assert!(!self.disks[disk].waiting.contains(&slot), "a stream waits for one start");
         self.disks[disk].waiting.push(slot);
         self.launch(disk, conditions, context);
     }
@@ -408,7 +409,7 @@ impl Admitter {
             return context.tell_pacer(ToPacer::Wake { slot });
         };
         let entry = &mut self.streams[slot as usize];
-        entry.reservation = StreamReservation::Held(id);
+        entry.reservation.obtain(id);
         let rate = entry.rate;
         let rate = self.read_rate(id, rate, 0);
         let start = self.placed_start(slot, conditions, first_round, context);
@@ -449,6 +450,7 @@ impl Admitter {
             self.holders[id.slot as usize] = None;
             self.admission.release(id);
         }
+        debug_assert!(!self.free.contains(&slot), "two streams would have one slot");
         self.free.push(slot);
         context.tell_pacer(ToPacer::Left { slot, held });
     }

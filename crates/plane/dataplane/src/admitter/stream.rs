@@ -58,6 +58,18 @@ impl StreamReservation {
         if let Self::Suspended(id) = self { Some(id) } else { None }
     }
 
+    /// It has this one: its first, or the one that it gave back.
+    pub(super) fn obtain(&mut self, id: ReservationId) {
+        assert!(matches!(self, Self::None | Self::Suspended(_)), "a stream has one reservation at a time: {self:?}");
+        *self = Self::Held(id);
+    }
+
+    /// Another stream has the one that it gave back: it can ask for it no more.
+    pub(super) fn forget(&mut self) {
+        debug_assert!(!matches!(self, Self::Held(_)), "a reservation that is held is taken over before: {self:?}");
+        *self = Self::None;
+    }
+
     /// Another request of its session takes it over. True if it is this one.
     pub(super) fn take_over(&mut self, id: ReservationId) -> bool {
         let is_held = *self == Self::Held(id);

@@ -147,6 +147,7 @@ impl Cache {
             self.spare.push_first(chunk);
         }
         self.present += chunks.count;
+        debug_assert!(self.present as usize <= self.chunks.len(), "no more have memory than there are");
     }
 
     /// Lets go of chunks that are about to lose their memory, if all of them were idle since `unused_since`; their
@@ -161,6 +162,7 @@ impl Cache {
 
     fn let_go(&mut self, chunks: Chunks) {
         for chunk in chunks.first..chunks.first + chunks.count {
+            debug_assert!(self.chunks[chunk as usize].busy == 0, "a chunk in use keeps its memory");
             for at in chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES {
                 self.forget_key(at);
                 self.entries[at as usize].state = PageState::Empty;
@@ -257,6 +259,7 @@ impl Cache {
     /// `Reading`, with `reads` answers to come. More than one lie in one chunk, where they lie in their chunk of the content; one
     /// lies behind the page before it if it can. None of the keys may be present. `None` if there is no such place.
     pub fn allocate(&mut self, key: PageKey, count: u32, reads: u8) -> Option<Page> {
+        debug_assert!(count > 0 && reads > 0, "a place is for reads");
         let first = if count == 1 { self.place_for_one(key)? } else { self.place_in_idle(key)? };
         debug_assert!(first % CHUNK_PAGES + count <= CHUNK_PAGES, "a run stays in its chunk");
         for (at, index) in (first..first + count).zip(key.index..) {
@@ -323,6 +326,7 @@ impl Cache {
     pub fn read_done(&mut self, page: Page, valid: u32) {
         let entry = &mut self.entries[page.0 as usize];
         entry.reads = entry.reads.checked_sub(1).expect("a read was out");
+        debug_assert!(u64::from(valid) <= CACHE_PAGE_BYTES, "a read brings no more than its page");
         entry.valid = entry.valid.max(valid);
         if entry.reads == 0 {
             entry.state = PageState::Ready(entry.valid);
@@ -399,6 +403,7 @@ impl Cache {
     }
 
     fn put_key(&mut self, at: u32, key: PageKey) {
+        debug_assert!(self.find(key).is_none(), "bytes lie in one place");
         let bucket = self.bucket(key);
         let entry = &mut self.entries[at as usize];
         (entry.key, entry.chain) = (Some(key), self.buckets[bucket]);
@@ -427,7 +432,9 @@ impl Cache {
     /// An unused page becomes used.
     fn leave_unused(&mut self, at: u32) {
         self.used += 1;
+        debug_assert!(self.used <= self.present * CHUNK_PAGES, "no more pages are used than have memory");
         let chunk = at / CHUNK_PAGES;
+        debug_assert!(self.chunks[chunk as usize].present, "a page in use has memory");
         let busy = &mut self.chunks[chunk as usize].busy;
         *busy += 1;
         if *busy > 1 {
@@ -446,6 +453,7 @@ impl Cache {
 
     /// A used page becomes unused; its bytes can still be found.
     fn become_unused(&mut self, at: u32) {
+        debug_assert!(self.entries[at as usize].is_unused(), "a page that a stream or a read holds is in use");
         self.used -= 1;
         let chunk = at / CHUNK_PAGES;
         let ChunkEntry { busy, idle_since, kept, .. } = &mut self.chunks[chunk as usize];

@@ -48,6 +48,21 @@ pub(super) enum ReadsLife {
     Ending,
 }
 
+impl ReadsLife {
+    /// Passes to the next life. One that runs starts once more when it has its reservation again, and a stream without a reservation runs
+    /// from wherever it is.
+    fn pass_to(&mut self, next: Self) {
+        let follows = match next {
+            Self::Free | Self::Ending => *self != Self::Free,
+            Self::Waiting => *self == Self::Free,
+            Self::Starting => matches!(self, Self::Waiting | Self::Running),
+            Self::Running => matches!(self, Self::Waiting | Self::Starting | Self::Running),
+        };
+        assert!(follows, "{next:?} does not follow {self:?}");
+        *self = next;
+    }
+}
+
 /// The regular reads of a guaranteed stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadPlan {
@@ -130,11 +145,11 @@ impl ReadAhead {
 
     /// A stream uses the free slot: it waits for its start.
     pub(super) fn begin(&mut self, content: Arc<Content>, segments: Arc<[Segment]>, disk: DiskId, now: Nanos) {
-        assert_eq!(self.life, ReadsLife::Free, "a slot is used by one stream at a time");
+        self.life.pass_to(ReadsLife::Waiting);
         let segment_list = SegmentList { version: content.version, segments: &segments };
         let (payload, range_start) = (segment_list.payload(), segment_list.range().map_or(0, |range| range.start));
         let (content, segments) = (Some(content), Some(segments));
-        let (life, slot, generation) = (ReadsLife::Waiting, self.slot, self.generation);
+        let (life, slot, generation) = (self.life, self.slot, self.generation);
         *self = Self {
             life,
             slot,
@@ -152,12 +167,13 @@ impl ReadAhead {
     /// It has this plan from now on, and waits for its first bytes; its clock, if one ran, does not count.
     pub(super) fn await_start(&mut self, plan: ReadPlan, sources: &mut Sources) {
         (self.plan, self.pace) = (Some(plan), None);
+        debug_assert!(!sources[self.disk].starting.contains(&self.slot), "a stream waits for its first bytes once");
         sources[self.disk].starting.push(self.slot);
     }
 
     /// Its first bytes are read from now on.
     pub(super) fn start(&mut self) {
-        self.life = ReadsLife::Starting;
+        self.life.pass_to(ReadsLife::Starting);
     }
 
     /// It does not wait for them any more.
@@ -167,15 +183,17 @@ impl ReadAhead {
 
     /// Its first bytes are there.
     fn run(&mut self) {
-        self.life = ReadsLife::Running;
+        self.life.pass_to(ReadsLife::Running);
     }
 
     pub(super) fn end(&mut self) {
-        self.life = ReadsLife::Ending;
+        self.life.pass_to(ReadsLife::Ending);
     }
 
     /// The stream has left its slot.
     pub(super) fn leave(&mut self) {
+        self.life.pass_to(ReadsLife::Free);
+        debug_assert!(!self.holds_pages(), "a stream gives its pages back before its slot");
         *self = Self { slot: self.slot, generation: self.generation.wrapping_add(1), ..Self::default() };
     }
 

@@ -62,6 +62,7 @@ impl ReadsInFlight {
     /// Adds a read, for which there is room.
     fn add(&mut self, read: ReadOp) -> u32 {
         let op = self.free.pop().expect("the caller looked for room");
+        debug_assert!(self.reads[op as usize].is_none(), "a number is of one read");
         self.reads[op as usize] = Some(read);
         op
     }
@@ -138,6 +139,7 @@ impl ReadsInFlight {
             done += piece.length;
             requests += 1;
         }
+        debug_assert!(done == bytes && requests > 0, "the pieces of a run are its bytes");
         IssuedPages { position: at.unwrap_or(0), bytes, requests }
     }
 
@@ -177,6 +179,7 @@ impl ReadsInFlight {
         let Ok(more) = completion.result.map(u64::from) else { return Some(completion) };
         let read = self.get_mut(op);
         read.got += more;
+        debug_assert!(read.got <= u64::from(direct_length(read.expected)), "an answer brings what was requested");
         let left = read.expected.saturating_sub(read.got);
         if left == 0 {
             return Some(completion);

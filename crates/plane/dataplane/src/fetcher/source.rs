@@ -191,6 +191,7 @@ impl Source {
         if round <= self.round || self.health.is_hung() {
             return None;
         }
+        debug_assert!(self.rounds.start_of(round) <= now, "a round begins in time");
         self.round = round;
         Some(round)
     }

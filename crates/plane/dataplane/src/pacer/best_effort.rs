@@ -58,6 +58,7 @@ impl BestEffort {
     }
 
     pub(super) fn add(&mut self, slot: u32) {
+        debug_assert!(!self.all.contains(&slot), "a delivery is one of them once");
         self.all.push(slot);
     }
 
@@ -105,7 +106,8 @@ impl Pacer {
         if !stream.is_running() {
             return;
         }
-        (stream.life, stream.is_guaranteed, stream.pace, stream.current) = (PacedLife::Waiting, true, None, None);
+        stream.life.pass_to(PacedLife::Waiting);
+        (stream.is_guaranteed, stream.pace, stream.current) = (true, None, None);
         (stream.budget, stream.queued, stream.asks_back) = (0, false, None);
         let delivery = stream.delivery.as_deref_mut().expect("a slot in use has its delivery");
         if let Service::Constant { rate, burst_bytes, .. } = &mut delivery.service {
@@ -118,13 +120,14 @@ impl Pacer {
     pub(super) fn demoted<I: Io>(&mut self, slot: u32, at: Nanos, asks_back: bool, context: &mut PlaneContext<I>) {
         self.leave_wheel(slot);
         let stream = &mut self.streams[slot as usize];
-        if !matches!(stream.life, PacedLife::Waiting | PacedLife::Running) {
+        if !stream.life.is_active() {
             return;
         }
         if let (None, Service::Constant { rate, burst_bytes, .. }) = (stream.pace, stream.delivery().service) {
             stream.pace = Some(Pace::new(rate, context.config.tick, at, burst_bytes).after(stream.send.payload));
         }
-        (stream.late_since, stream.budget, stream.life) = (None, 0, PacedLife::Running);
+        stream.life.pass_to(PacedLife::Running);
+        (stream.late_since, stream.budget) = (None, 0);
         (stream.is_guaranteed, stream.asks_back) = (false, asks_back.then_some(at));
         context.gauges.streams[slot as usize].rate_bps.set(0);
         self.best_effort.add(slot);

@@ -326,7 +326,9 @@ impl Pacer {
         let before = if burst_bytes < rate.bytes_in(tick) { tick } else { Nanos::ZERO };
         let first_tick = self.steps.start_of(Wheel::next_step(tick_slot, step)).saturating_sub(before);
         let stream = &mut self.streams[slot as usize];
-        (stream.life, stream.tick_slot, stream.window) = (PacedLife::Running, Some(tick_slot), JitterWindow::default());
+        stream.life.pass_to(PacedLife::Running);
+        debug_assert!(stream.tick_slot.is_none(), "a stream is on the wheel once");
+        (stream.tick_slot, stream.window) = (Some(tick_slot), JitterWindow::default());
         let pace = Pace::new(rate, tick, first_tick, burst_bytes).after(stream.send.payload);
         stream.pace = Some(pace);
         context.tell_fetcher(ToFetcher::Paced { slot, pace });

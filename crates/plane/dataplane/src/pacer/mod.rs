@@ -45,7 +45,7 @@ enum PacedLife {
     /// The slot is free.
     #[default]
     Free,
-    /// Its first bytes are not there.
+    /// Its first bytes are not there: it starts, or starts once more with the reservation that it has again.
     Waiting,
     /// Fed on the wheel, or in turn.
     Running,
@@ -53,6 +53,25 @@ enum PacedLife {
     Ending(Outcome),
     /// Its first bytes did not come.
     Refused(Refusal),
+}
+
+impl PacedLife {
+    /// True if it neither ends nor has ended.
+    const fn is_active(self) -> bool {
+        matches!(self, Self::Waiting | Self::Running)
+    }
+
+    /// Passes to the next life.
+    fn pass_to(&mut self, next: Self) {
+        let follows = match next {
+            Self::Free => matches!(self, Self::Ending(_) | Self::Refused(_)),
+            Self::Waiting => matches!(self, Self::Free | Self::Running),
+            Self::Running | Self::Ending(_) => self.is_active(),
+            Self::Refused(_) => *self == Self::Waiting,
+        };
+        assert!(follows, "{next:?} does not follow {self:?}");
+        *self = next;
+    }
 }
 
 /// The send that the kernel has not finished.
@@ -171,7 +190,7 @@ impl Pacer {
             ToPacer::Wake { slot } => self.want(slot, context),
             ToPacer::Continue { slot, has_pages } => self.best_effort_continues(slot, has_pages, pages, context),
             ToPacer::Refuse { slot, refusal } => {
-                self.streams[slot as usize].life = PacedLife::Refused(refusal);
+                self.streams[slot as usize].life.pass_to(PacedLife::Refused(refusal));
                 self.leave(slot, false, context);
             }
             ToPacer::Left { slot, held } => self.left(slot, held, context),
@@ -202,14 +221,14 @@ impl Pacer {
             DeliveryDestination::Outlet(outlet) => context.io.open_outlet(SocketSlot(slot), outlet),
         }
         let stream = &mut self.streams[slot as usize];
-        assert_eq!(stream.life, PacedLife::Free, "a slot is used by one stream at a time");
+        stream.life.pass_to(PacedLife::Waiting);
         let rate = match delivery.service {
             Service::Constant { rate, .. } => rate,
             Service::BestEffort | Service::Beside { .. } => BitRate(0),
         };
         publish_begin(&context.gauges.streams[slot as usize], &delivery, rate);
         *stream = PacedStream {
-            life: PacedLife::Waiting,
+            life: stream.life,
             generation: stream.generation,
             is_guaranteed: delivery.service != Service::BestEffort,
             disk,
@@ -220,7 +239,7 @@ impl Pacer {
             ..PacedStream::default()
         };
         if !self.streams[slot as usize].is_guaranteed {
-            self.streams[slot as usize].life = PacedLife::Running;
+            self.streams[slot as usize].life.pass_to(PacedLife::Running);
             self.best_effort.add(slot);
             self.want(slot, context);
         }
@@ -229,10 +248,10 @@ impl Pacer {
     /// Ends a stream: now if the kernel holds none of its memory, else when it lets go.
     fn finish<I: Io>(&mut self, slot: u32, outcome: Outcome, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot as usize];
-        if !matches!(stream.life, PacedLife::Waiting | PacedLife::Running) {
+        if !stream.life.is_active() {
             return;
         }
-        stream.life = PacedLife::Ending(outcome);
+        stream.life.pass_to(PacedLife::Ending(outcome));
         if stream.in_flight.is_some() {
             let token = RequestKind::Send { slot, generation: stream.generation }.token();
             context.io.cancel_send(token, SocketSlot(slot));
@@ -245,6 +264,7 @@ impl Pacer {
     /// The kernel holds nothing of a stream that ends.
     fn end<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let PacedLife::Ending(outcome) = self.streams[slot as usize].life else { return };
+        debug_assert!(self.streams[slot as usize].in_flight.is_none(), "the kernel holds nothing of it");
         // A player closes its connection to seek or to pause. A client that took nothing for too long gives up its
         // reservation, and no stream waits for bytes that the disk did not bring.
         let may_hold = matches!(outcome, Outcome::Complete | Outcome::ClientGone | Outcome::Stopped);
@@ -272,6 +292,7 @@ impl Pacer {
         let generation = stream.generation.wrapping_add(1) & 0x00FF_FFFF;
         let mut ended = std::mem::replace(stream, PacedStream { generation, ..PacedStream::default() });
         let delivery = ended.delivery.take().expect("a slot in use has its delivery");
+        debug_assert!(ended.tick_slot.is_none(), "a stream leaves the wheel before its slot");
         context.report(match ended.life {
             PacedLife::Refused(refusal) => Report::Refused { delivery, refusal },
             PacedLife::Ending(outcome) => {

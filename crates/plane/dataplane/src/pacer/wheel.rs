@@ -53,6 +53,7 @@ impl Wheel {
         let places = (next..next + stride).map(|place| place % PLACES).filter(|place| place.is_multiple_of(apart));
         let phase = places.min_by_key(|&place| self.places[place].len()).expect("not empty") % stride;
         for place in (phase..PLACES).step_by(stride) {
+            debug_assert!(!self.places[place].contains(&stream), "a stream is fed once in a step");
             self.places[place].push(stream);
         }
         let small = |value: usize| u8::try_from(value).expect("a wheel is small");

@@ -34,6 +34,7 @@ impl ReadAhead {
 
     /// `leader` reads for it from now on; it is so far behind that.
     pub(in super::super) fn follow(&mut self, leader: u32, behind_bytes: u64) {
+        debug_assert!(leader != self.slot, "a stream follows another one");
         (self.leader, self.behind_bytes) = (Some(leader), behind_bytes);
         self.reads_nothing();
     }
@@ -64,6 +65,7 @@ impl ReadAhead {
     pub(in super::super) fn hand_over(&mut self, to: u32) -> HandedOver {
         // The new leader asks for the bytes that the old one had requested and not got, and for more if its own range
         // goes further.
+        debug_assert!(self.leader.is_none() && to != self.slot, "a leader hands its reads over to another stream");
         let given = HandedOver { end: self.range_start + self.target, ahead: self.ahead, plan: self.plan };
         self.reads_nothing();
         self.leader = Some(to);
