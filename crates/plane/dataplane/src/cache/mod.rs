@@ -10,12 +10,14 @@
 //! one can be had. No allocation after construction. Not here: how many pages a stream may hold (`admission`).
 
 mod list;
+mod page_index;
 
 use units::limits::CACHE_PAGE_BYTES;
 use units::{ContentVersion, Nanos, limits};
 
 use crate::port::{Chunks, HUGE_PAGE_CHUNKS, SHARED_STREAMS_MIN, Sharing, Span};
 use list::NumberList;
+use page_index::PageIndex;
 
 /// Pages in a chunk. Follows from the sizes of both.
 pub const CHUNK_PAGES: u32 = 4;
@@ -52,7 +54,6 @@ pub enum PageState {
 
 #[derive(Debug, Clone, Copy)]
 struct PageEntry {
-    key: Option<PageKey>,
     state: PageState,
     refs: u32,
     /// Streams that found it here instead of reading it.
@@ -61,11 +62,11 @@ struct PageEntry {
     reads: u8,
     /// Valid bytes that its reads have brought so far, counted from its start: they may be answered in any order.
     valid: u32,
-    /// The next one in its hash bucket.
-    chain: u32,
 }
 
 impl PageEntry {
+    const EMPTY: Self = Self { state: PageState::Empty, refs: 0, hits: 0, reads: 0, valid: 0 };
+
     /// No stream holds it, and no read may write into it.
     const fn is_unused(&self) -> bool {
         self.refs == 0 && self.reads == 0
@@ -76,7 +77,7 @@ impl PageEntry {
 #[derive(Debug)]
 pub struct Cache {
     entries: Vec<PageEntry>,
-    buckets: Vec<u32>,
+    index: PageIndex,
     /// Unused pages in chunks of which another page is used.
     partial: NumberList,
     /// Chunks of which no page is used and that hold nothing worth keeping: those that hold nothing first, then the one that
@@ -117,11 +118,10 @@ impl Cache {
     pub fn new(chunks: u32) -> Self {
         assert!(chunks > 0, "an arena has at least one chunk");
         let pages = chunks * CHUNK_PAGES;
-        let entry = PageEntry { key: None, state: PageState::Empty, refs: 0, hits: 0, reads: 0, valid: 0, chain: NONE };
         let chunk = ChunkEntry { busy: 0, idle_since: Nanos::ZERO, kept: false, present: false, lent: false };
         Self {
-            entries: vec![entry; pages as usize],
-            buckets: vec![NONE; pages.next_power_of_two() as usize],
+            entries: vec![PageEntry::EMPTY; pages as usize],
+            index: PageIndex::new(pages),
             partial: NumberList::new(pages),
             spare: NumberList::new(chunks),
             idle: NumberList::new(chunks),
@@ -164,7 +164,7 @@ impl Cache {
         for chunk in chunks.first..chunks.first + chunks.count {
             debug_assert!(self.chunks[chunk as usize].busy == 0, "a chunk in use keeps its memory");
             for at in chunk * CHUNK_PAGES..(chunk + 1) * CHUNK_PAGES {
-                self.forget_key(at);
+                self.index.forget(at);
                 self.entries[at as usize].state = PageState::Empty;
             }
             self.take_from_idle(chunk);
@@ -244,15 +244,7 @@ impl Cache {
     /// The page that holds (or will hold) `key`.
     #[must_use]
     pub fn find(&self, key: PageKey) -> Option<Page> {
-        let mut at = self.buckets[self.bucket(key)];
-        while at != NONE {
-            let entry = &self.entries[at as usize];
-            if entry.key == Some(key) {
-                return Some(Page(at));
-            }
-            at = entry.chain;
-        }
-        None
+        self.index.find(key).map(Page)
     }
 
     /// A place for `count` pages from `key` on, neighbours in memory, each referenced once and in state
@@ -264,10 +256,9 @@ impl Cache {
         debug_assert!(first % CHUNK_PAGES + count <= CHUNK_PAGES, "a run stays in its chunk");
         for (at, index) in (first..first + count).zip(key.index..) {
             self.leave_unused(at);
-            self.forget_key(at);
-            self.entries[at as usize] =
-                PageEntry { key: None, state: PageState::Reading, refs: 1, hits: 0, reads, valid: 0, chain: NONE };
-            self.put_key(at, PageKey { index, ..key });
+            self.index.forget(at);
+            self.entries[at as usize] = PageEntry { state: PageState::Reading, refs: 1, reads, ..PageEntry::EMPTY };
+            self.index.enter(at, PageKey { index, ..key });
         }
         Some(Page(first))
     }
@@ -307,14 +298,13 @@ impl Cache {
     /// Moves the streams that wait for a page with an overdue read to another page, which is to be read by one request:
     /// `None` if no stream waits, or there is no place. The old one is used again when its read is answered.
     pub fn supersede(&mut self, page: Page) -> Option<Page> {
-        let PageEntry { key: Some(key), state: PageState::Reading, refs: refs @ 1.., .. } =
-            self.entries[page.0 as usize]
-        else {
+        let PageEntry { state: PageState::Reading, refs: refs @ 1.., .. } = self.entries[page.0 as usize] else {
             return None;
         };
-        self.forget_key(page.0);
+        let key = self.index.key(page.0)?;
+        self.index.forget(page.0);
         let Some(new) = self.allocate(key, 1, 1) else {
-            self.put_key(page.0, key);
+            self.index.enter(page.0, key);
             return None;
         };
         self.entries[new.0 as usize].refs = refs;
@@ -340,7 +330,7 @@ impl Cache {
     /// its bytes reads them into another one. It is used again when its last read is answered.
     pub fn read_failed(&mut self, page: Page) {
         assert_eq!(self.entries[page.0 as usize].refs, 0, "no stream holds an unreadable page");
-        self.forget_key(page.0);
+        self.index.forget(page.0);
         self.read_done(page, 0);
     }
 
@@ -377,9 +367,8 @@ impl Cache {
         if next.is_multiple_of(CHUNK_PAGES) {
             return None;
         }
-        let entry = &self.entries[next as usize];
-        match entry.state {
-            PageState::Ready(valid) if entry.key == Some(key) => Some((Page(next), valid)),
+        match self.entries[next as usize].state {
+            PageState::Ready(valid) if self.index.key(next) == Some(key) => Some((Page(next), valid)),
             PageState::Ready(_) | PageState::Empty | PageState::Reading => None,
         }
     }
@@ -393,40 +382,7 @@ impl Cache {
     /// All pages, with memory and without.
     #[must_use]
     pub fn pages(&self) -> u32 {
-        u32::try_from(self.entries.len()).expect("built from a u32")
-    }
-
-    fn bucket(&self, key: PageKey) -> usize {
-        // Fibonacci hashing (Knuth, TAOCP 3, §6.4): neighbours spread over the table.
-        let mixed = (key.version.0.rotate_left(32) ^ key.index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        usize::try_from(mixed >> 32).expect("32 bits") & (self.buckets.len() - 1)
-    }
-
-    fn put_key(&mut self, at: u32, key: PageKey) {
-        debug_assert!(self.find(key).is_none(), "bytes lie in one place");
-        let bucket = self.bucket(key);
-        let entry = &mut self.entries[at as usize];
-        (entry.key, entry.chain) = (Some(key), self.buckets[bucket]);
-        self.buckets[bucket] = at;
-    }
-
-    fn forget_key(&mut self, at: u32) {
-        let Some(key) = self.entries[at as usize].key.take() else { return };
-        let bucket = self.bucket(key);
-        let chain = self.entries[at as usize].chain;
-        let mut place = self.buckets[bucket];
-        if place == at {
-            self.buckets[bucket] = chain;
-            return;
-        }
-        while place != NONE {
-            let next = self.entries[place as usize].chain;
-            if next == at {
-                self.entries[place as usize].chain = chain;
-                return;
-            }
-            place = next;
-        }
+        self.index.pages()
     }
 
     /// An unused page becomes used.
