@@ -3,7 +3,8 @@
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::BeWork;
 use schedule::disk::real_time::{ReadKind, RtRequest};
-use schedule::disk::{DiskSchedule, DiskSettings, IssuedRead, Step};
+use schedule::disk::step::{IssuedRead, Step};
+use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, Nanos, limits};
 

@@ -4,7 +4,8 @@ use schedule::cycle::Grid;
 use schedule::disk::best_effort::Commit;
 use schedule::disk::due_writes::DueWrite;
 use schedule::disk::real_time::{ReadKind, RtRequest};
-use schedule::disk::{DiskSchedule, DiskSettings, Step};
+use schedule::disk::step::Step;
+use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, JobId, Nanos};
 

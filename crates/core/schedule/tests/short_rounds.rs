@@ -3,7 +3,8 @@
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::real_time::{ReadKind, RtRequest};
-use schedule::disk::{DiskSchedule, DiskSettings, Step};
+use schedule::disk::step::Step;
+use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, JobId, Nanos};
 

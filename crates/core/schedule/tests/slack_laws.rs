@@ -15,7 +15,8 @@ use schedule::disk::best_effort::{BeWork, Commit};
 use schedule::disk::cost::CostModel;
 use schedule::disk::real_time::{ReadKind, RtQueue, RtRequest, START_BYTES};
 use schedule::disk::slack::Buckets;
-use schedule::disk::{DiskSchedule, DiskSettings, IssuedRead, Step};
+use schedule::disk::step::{IssuedRead, Step};
+use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, ByteCount, JobId, Nanos, limits};
 

@@ -16,6 +16,7 @@ pub mod due_writes;
 pub mod health;
 pub mod real_time;
 pub mod slack;
+pub mod step;
 mod work;
 
 use units::{JobId, Nanos, limits};
@@ -29,6 +30,7 @@ use cost::{CostModel, SyncScope};
 use due_writes::{DueWrite, DueWrites};
 use real_time::{ReadKind, RtQueue, RtRequest};
 use slack::{Buckets, Slack};
+use step::{IssuedRead, Phase, ScheduleStats, Step};
 
 /// Pieces of a best-effort read, issued together. With a single one, a drive without a cache loses a revolution after
 /// each: measured on the emulated drives.
@@ -51,56 +53,6 @@ pub struct DiskSettings {
     pub rounds: Grid,
     /// Share of disk time best-effort work gets when it wants it, 0.0 … 0.9.
     pub be_share: f64,
-}
-
-/// The next action of the disk.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Issue at most `bytes_max` bytes of this stream's next data, then call [`DiskSchedule::issued`].
-    Read {
-        /// Slot of the stream.
-        slot: u32,
-        /// At most this many bytes.
-        bytes_max: u64,
-        /// True for a guaranteed stream.
-        real_time: bool,
-    },
-    /// Hand the store thread a grant; [`DiskSchedule::grant_done`] must follow.
-    Grant {
-        /// The job.
-        job: JobId,
-        /// At most this many bytes (writes).
-        bytes_max: u64,
-        /// No piece begins later.
-        until: Nanos,
-    },
-    /// Nothing before a completion or the next wake-up.
-    Wait,
-}
-
-/// The three phases of HiTactix, figure 7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Phase {
-    /// Blocks of admitted streams.
-    RealTime,
-    /// Uploads, copies, bulk reads.
-    BestEffort,
-    /// Nothing to do.
-    #[default]
-    Idle,
-}
-
-/// Counters and sums, incremented here and rendered elsewhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ScheduleStats {
-    /// Time spent in each phase: real-time, best-effort, idle.
-    pub phase_nanos: [u64; 3],
-    /// Bytes read for guaranteed streams.
-    pub rt_bytes: u64,
-    /// Bytes read or written without a deadline, and recordings.
-    pub be_bytes: u64,
-    /// Commits granted.
-    pub commits: u64,
 }
 
 /// The grant that is out at the store thread.
@@ -631,23 +583,6 @@ impl DiskSchedule {
     pub fn granted_since(&self) -> Option<Nanos> {
         self.grant.map(|grant| grant.since)
     }
-}
-
-/// The reads that the plane issued for a [`Step::Read`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct IssuedRead {
-    /// As in the step.
-    pub real_time: bool,
-    /// Position of the first byte read from the disk.
-    pub position: u64,
-    /// Bytes asked from the disk (zero if they were in the buffers already).
-    pub bytes: u64,
-    /// Requests that went to the disk: each is answered by one [`DiskSchedule::read_done`].
-    pub requests: u32,
-    /// By how much the stream's request shrank: bytes read, and bytes found in the buffers.
-    pub advanced_bytes: u64,
-    /// Where the stream's next byte lies.
-    pub next_position: u64,
 }
 
 /// So many seconds; none if they are negative.

@@ -2,7 +2,7 @@
 //!
 //! Not here: when a disk has time for them (`schedule::disk`), how far a stream reads ahead (`read_ahead`).
 
-use schedule::disk::IssuedRead;
+use schedule::disk::step::IssuedRead;
 use units::DiskId;
 use units::limits::{self, CACHE_PAGE_BYTES};
 

@@ -1,6 +1,6 @@
 //! Reading ahead: the blocks that streams want, the part of them in the buffers, the requests to the disks.
 
-use schedule::disk::Step;
+use schedule::disk::step::Step;
 use storage::grant::Grant;
 
 use super::issue::WantedRead;
