@@ -24,10 +24,22 @@ impl IdealDisk {
         (0..).take_while(waits).any(|_| self.pass_round(Some(id)))
     }
 
+    /// True if a request for the promised stream, which comes now, is forecast to have its first bytes in time.
+    fn forecasts(&self, id: ReservationId) -> bool {
+        let table = self.admission.table(DiskId(0));
+        let now = table.round().saturating_mul(self.now);
+        self.admission.starts_behind(&mut table.forecast(now, &self.conditions()), id, &self.conditions(), now)
+    }
+
+    /// The conditions of a start now.
+    fn conditions(&self) -> StartConditions {
+        let queued_seconds = self.behind + self.work();
+        StartConditions { remaining: 0.95, queued_seconds, ..StartConditions::idle(self.now) }
+    }
+
     /// A round passes; true if the stream found room in it for its start.
     fn pass_round(&mut self, waiting: Option<ReservationId>) -> bool {
-        let queued = self.behind + self.work();
-        let conditions = StartConditions { remaining: 0.95, queued_seconds: queued, ..StartConditions::idle(self.now) };
+        let conditions = self.conditions();
         let placed = waiting.is_some_and(|id| self.admission.place(id, &conditions).is_some());
         let room = self.admission.resources.disks[0].table.seconds_to_promise();
         self.behind = (self.behind + self.work() - room).max(0.0);
@@ -64,8 +76,9 @@ proptest! {
         burst_bytes in prop_oneof![Just(0u64), 0u64..8_000_000],
         pages in 2_000u64..20_000,
         be_share in 0.0..0.3,
+        round in prop_oneof![3 => Just(1_000u64), 1 => Just(4_000), 1 => Just(8_000)],
     ) {
-        let round = Nanos::from_millis(if profile.rotational { 1_000 } else { 250 });
+        let round = Nanos::from_millis(if profile.rotational { round } else { 250 });
         let settings = AdmissionSettings { reservations_max: 100, pages, be_share, sharing_reserve: 0.1, first_byte_max: FIRST_BYTE_MAX };
         let links = [BitRate(1_000_000_000_000_000)];
         let admission = Admission::new(&settings, vec![(profile, round)], &links);
@@ -104,6 +117,7 @@ proptest! {
             }
         };
         served.admission.grant_burst(id, burst_bytes);
+        prop_assert!(served.forecasts(id), "admitted, and refused where no stream waits");
         prop_assert!(served.starts(id), "admitted, and never starts");
     }
 }
