@@ -105,7 +105,7 @@ impl RoomHistory {
 #[derive(Debug, Default)]
 pub(crate) struct RoomWatch {
     pub(crate) history: RoomHistory,
-    /// Keys of the rooms that are full within a day, since they were told.
+    /// Keys of the rooms that are full within a day, since their event.
     pub(crate) told: BTreeSet<String>,
 }
 

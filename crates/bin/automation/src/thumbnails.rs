@@ -26,7 +26,7 @@ const BEGINNING_BYTES: u64 = 8 << 20;
 const END_BYTES: u64 = 4 << 20;
 /// Thumbnails that are kept …
 const KEPT_MAX: usize = 5000;
-/// … and so many of the oldest go when there are more.
+/// … and this number of the oldest go when there are more.
 const KEPT_LESS: usize = 500;
 /// Requests that wait for a thumbnail.
 const WAITING_MAX: usize = 64;

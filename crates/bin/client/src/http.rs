@@ -163,7 +163,7 @@ impl HttpClient {
     }
 }
 
-/// Errors of a connection that its other end closed or reset; one that ends before a head is an unexpected end.
+/// Errors of a connection that its other end closed or reset; an end before a head is an unexpected end.
 const ENDED: [ErrorKind; 4] =
     [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
 

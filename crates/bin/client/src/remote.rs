@@ -254,7 +254,7 @@ impl Remote {
         Ok(matches!(self.find("")?, Some(RemoteEntry::Folder(_))))
     }
 
-    /// The files below it, or the one that it is.
+    /// The files below it, or the file itself.
     ///
     /// # Errors
     /// As [`Remote::entries`].
@@ -460,7 +460,7 @@ impl Remote {
     }
 }
 
-/// The body of a content. If it breaks off, with its connection or its server, the rest is asked for again from there.
+/// The body of a content. If it breaks off, with its connection or its server, the rest is requested again from there.
 struct ResumedBody {
     remote: Remote,
     name: String,

@@ -80,7 +80,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The time so long from now, seconds since 1970.
+/// The end of a span from now, seconds since 1970.
 pub(crate) fn ends_after(span: Nanos) -> anyhow::Result<u64> {
     let seconds = span.0.div_ceil(1_000_000_000);
     ensure!(seconds > 0, "a credential that expires at once is of no use");

@@ -314,7 +314,7 @@ fn copy_tree(
         source,
         destination,
         terms,
-        // A server sends its first bytes a tick ahead of the rate that it was asked for; in a short copy that makes a
+        // A server sends its first bytes a tick ahead of the requested rate; in a short copy that makes a
         // difference.
         pacing: terms.rate.map(Pacing::new),
         summary: Summary::begin(terms.rate, tree),

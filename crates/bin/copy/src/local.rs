@@ -1,6 +1,6 @@
 //! Files of this machine, read and written past the page cache.
 //!
-//! Promise: nothing is left dirty in the page cache; a copy is a hidden file beside its name until it is whole and durable.
+//! Promise: nothing is left dirty in the page cache; a copy is a hidden file in the folder of its name until it is whole and durable.
 //! A file system without direct I/O is read and written through the cache, which is emptied behind.
 
 use std::fs::{self, File};
@@ -288,7 +288,7 @@ enum WriteMode {
     Sink,
 }
 
-/// A copy under way: a hidden file beside its name.
+/// A copy under way: a hidden file in the folder of its name.
 pub(super) struct PartialCopy {
     file: File,
     how: WriteMode,

@@ -110,7 +110,7 @@ impl MoveProgress {
         self.files.load(Ordering::Relaxed)
     }
 
-    /// Counts one that is done with, and `bytes` of it that no reader counted.
+    /// Counts a finished item, and `bytes` of it that no reader counted.
     pub fn file_is_done(&self, bytes: u64) {
         self.files.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);

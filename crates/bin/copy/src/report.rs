@@ -86,7 +86,7 @@ impl Summary {
         self.failures.judge("not copied")
     }
 
-    /// Whether the rate that was asked for was kept; none where none was. The last byte of a copy leaves when it is due, so its mean is
+    /// Whether the requested rate was kept; none without such a rate. The last byte of a copy leaves when it is due, so its mean is
     /// the rate: a twentieth covers opening and syncing the files.
     fn is_rate_kept(&self) -> Option<bool> {
         let rate = self.rate.filter(|_| self.bytes > 0)?;

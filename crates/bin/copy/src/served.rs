@@ -1,7 +1,7 @@
 //! The folders that this very server serves, as one end of a copy, or read for their own sake.
 //!
 //! Promise: reads are admitted and paced as those of clients, and come out of a pipe; writes go to the same service as an upload's, and are
-//! durable when they are done; one that breaks off is continued where it ended. Called on a thread that may wait, never on one of the
+//! durable when they are done; a copy that breaks off continues where it ended. Called on a thread that may wait, never on one of the
 //! runtime's own.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};

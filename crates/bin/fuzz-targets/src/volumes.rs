@@ -12,7 +12,7 @@ use self::common::MemoryDisks;
 
 const DISK: u64 = 6 << 20;
 const BLOCK: usize = 4096;
-/// Disks that are said to be larger than this are not opened: their free units would be counted in memory.
+/// Disks of a larger claimed size are not opened: their free units would be counted in memory.
 const LARGEST: u64 = 64 << 20;
 /// Names of contents, with seed and length. The first one replaces another, as long as the last.
 const CONTENTS: [(&str, u64, u64); 4] =

@@ -52,7 +52,7 @@ impl Names {
         number
     }
 
-    /// The kernel forgets a name, of which it got so many lookups.
+    /// The kernel forgets a name, which it had looked up this number of times.
     pub(crate) fn forget(&mut self, number: INodeNo, lookups: u64) {
         let Some(known) = self.by_number.get_mut(&number) else { return };
         known.lookups = known.lookups.saturating_sub(lookups);

@@ -1,6 +1,6 @@
 //! The mounted tree, as the kernel requests it: folders by the server's listings, contents by their heads.
 //!
-//! Promise: an open file is read by a thread of its own, so that one that is paced holds up no other. Everything that is open has a
+//! Promise: an open file is read by a thread of its own, so that a paced read holds up no other. Everything that is open has a
 //! limit. Not here: the requests to the server for a read (`reader`).
 
 use std::collections::HashMap;
@@ -182,7 +182,7 @@ fn serve(mut reader: FileReader, asks: &Receiver<PendingFileRead>) {
     }
 }
 
-/// Says an error, unless it is the one that was said last.
+/// Prints an error, unless it repeats the last one.
 fn tell(last_error: &Mutex<String>, error: &anyhow::Error) {
     let words = format!("{error:#}");
     let mut last_error = lock(last_error);

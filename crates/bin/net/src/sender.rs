@@ -1,7 +1,7 @@
 //! The sending side of a connection: small messages leave together.
 //!
 //! Promise: a message leaves when [`Coalescing::bytes`] are there, when the first of them has waited
-//! [`Coalescing::delay`], or at once if it is urgent, and never before one that was sent earlier. At most a batch is kept;
+//! [`Coalescing::delay`], or at once if it is urgent, and never before an earlier message. At most a batch is kept;
 //! beyond it the caller waits for the kernel, which waits for the other side (flow control). An idle sender says "still here" from time to
 //! time, so that the other side can distinguish silence from absence.
 
@@ -73,7 +73,7 @@ pub struct SenderStats {
     pub sends: u64,
     /// Waits of the first message of each batch until its send began, microseconds.
     pub waited_us: Histogram<u64>,
-    /// Processor time of the thread that sends due messages, beside the callers' own.
+    /// Processor time of the thread that sends due messages, in addition to the callers' own.
     pub background_cpu: Duration,
 }
 

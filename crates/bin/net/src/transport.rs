@@ -213,7 +213,7 @@ impl Transport for Unix {
         let address = SockAddr::unix(&self.path)?;
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
         set_window(&socket, window)?;
-        // A file without a listener is left from a process that was killed; one that answers belongs to another process.
+        // A file without a listener is left from a killed process; a listener that answers belongs to another process.
         if Socket::new(Domain::UNIX, Type::STREAM, None)?.connect(&address).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
@@ -272,7 +272,7 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(15);
 
 /// Ends a connection in order. TIPC knows no end of one direction, and a socket that is only closed reads as an error.
 pub fn finish(socket: &Socket) {
-    // Nothing can be done for one that has ended already.
+    // A process that has ended already needs nothing.
     let _ = socket.shutdown(Shutdown::Write).or_else(|_| socket.shutdown(Shutdown::Both));
 }
 

@@ -18,7 +18,7 @@ const NICE: i32 = 19;
 const GRACE: Duration = Duration::from_secs(5);
 /// So many of the last bytes that it writes to standard error, and to standard output, are kept …
 const OUTPUT_BYTES_MAX: usize = 1024;
-/// … and so many of the last lines of one of the two are reported.
+/// … and the report has this number of last lines of one of the two.
 const LINES_MAX: usize = 3;
 
 /// End of a program.

@@ -27,7 +27,7 @@ impl LabArgs {
     }
 }
 
-/// Runs a program of Isocast instead of this one: beside it, else from the path. The targets of make build and install it.
+/// Runs a program of Isocast instead of this one: in its folder, else from the path. The targets of make build and install it.
 ///
 /// # Errors
 /// It is not installed.

@@ -11,8 +11,8 @@ pub fn default_state() -> PathBuf {
     variable("STATE_DIRECTORY").or_else(of_user).unwrap_or_else(|| PathBuf::from("/var/lib/isocast"))
 }
 
-/// The state folder of the server on this machine, for commands beside it: of the service's, if this user may change it, else the one
-/// that a server would have which this user starts.
+/// The state folder of the server on this machine, for its commands: that of the service, if this user may change it, else that of a
+/// server which this user starts.
 #[must_use]
 pub fn state_of_service() -> PathBuf {
     let service = Path::new("/var/lib/isocast");

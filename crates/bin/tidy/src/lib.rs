@@ -29,7 +29,7 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path} is needed: {error}"))
 }
 
-/// Every text file of the repository, relative to its root: tracked files and new ones that git does not ignore. In an exported
+/// Every text file of the repository, relative to its root: tracked files, and new files that git does not ignore. In an exported
 /// archive, which has no repository and nothing built or fetched yet, every file.
 pub fn all_files() -> Vec<(PathBuf, String)> {
     let git = Command::new("git")

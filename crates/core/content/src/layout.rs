@@ -178,7 +178,7 @@ impl ContentLayout {
         &self.disks
     }
 
-    /// The disks over which its store spreads contents: the next one that its viewer reads lies on any of them.
+    /// The disks over which its store spreads contents: the next content of its viewer lies on any of them.
     #[must_use]
     pub fn spread(&self) -> &[DiskId] {
         &self.spread

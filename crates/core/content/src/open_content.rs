@@ -35,7 +35,7 @@ pub struct FreshContent {
     pub has_rate: bool,
 }
 
-/// A longer content is read from its disk: copying so many bytes takes 2 ms, of the 6 ms of a step of the wheel.
+/// A longer content is read from its disk: copying this number of bytes takes 2 ms, of the 6 ms of a step of the wheel.
 pub const STORED_BYTES_MAX: usize = 8 << 20;
 
 /// The checksums of a content, one for each 64 KiB.

@@ -104,7 +104,7 @@ const CODES: &[(Codec, &[&str])] = &[
 ];
 
 impl Codec {
-    /// The one whose code `bytes` begin with. Of several the longest code counts.
+    /// The codec whose code begins `bytes`. Of several the longest code counts.
     pub(crate) fn of_code(bytes: &[u8]) -> Option<Self> {
         let begins = |code: &str| {
             code.chars().zip(bytes).filter(|(letter, byte)| *letter == char::from(**byte)).count()

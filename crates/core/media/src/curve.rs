@@ -90,7 +90,7 @@ impl Marks {
         self.0.last().map_or(0, |last| last.offset)
     }
 
-    /// From the first mark to the last one that was added.
+    /// From the first mark to the last added one.
     pub(crate) fn span(&self) -> Nanos {
         let ends = self.0.first().zip(self.0.last());
         ends.map_or(Nanos::ZERO, |(first, last)| last.time.saturating_sub(first.time))
@@ -131,8 +131,8 @@ impl Marks {
 const JUMP_MIN: Nanos = Nanos::from_secs(15);
 /// An interval below this part of the whole is no jump either: it hardly changes the rate.
 const JUMP_PART: u64 = 6;
-/// Nor is an interval with bytes at more than this part of the pace of all others; of one that holds a good part of the bytes, which may
-/// be a quiet part that no mark lies in, at more than the second.
+/// Nor is an interval with bytes at more than this part of the pace of all others. An interval with a good part of the bytes, which may be
+/// a quiet part without a mark, is none at more than the second.
 const JUMP_PACE: u128 = 8;
 const JUMP_PACE_WIDE: u128 = 20;
 /// Jumps in one content.
@@ -166,7 +166,7 @@ fn close_restarts(marks: &mut [Mark]) {
     if restarts == 0 || back > JUMPS_MAX {
         return;
     }
-    // The time at which the part that is read on begins, and the one that its clock tells there.
+    // The time at which the next part begins, and the time of its clock there.
     let (mut begins, mut told_first) = (Nanos::ZERO, Nanos::ZERO);
     let mut before: Option<(Mark, Nanos)> = None;
     for mark in marks {

@@ -150,7 +150,7 @@ fn random_access(source: &mut BudgetedFile<'_>, tracks: &[TrackClock]) -> Result
         let track = tracks.iter().find(|track| be_u32(table, 4) == Some(track.number))?;
         parse_random_access(table, track.per_second)
     });
-    // Of a picture that stands or ends, the sound goes on.
+    // The sound continues where the picture stands or ends.
     Ok(marks.max_by_key(Marks::span).filter(|marks| marks.len() > 1))
 }
 

@@ -17,7 +17,7 @@ const PLACE_BYTES: usize = 64 << 10;
 const HEAD: usize = 7;
 /// Tags and stretches of zeros before the first byte.
 const TAGS_MAX: usize = 32;
-/// Zeros in a row that pad: no container begins with so many.
+/// Number of zeros in a row that pad: no container begins with them.
 const PADDING_MIN: usize = 16;
 
 /// A frame: how long it is and lasts, and the properties that all frames of a sound share.

@@ -2,7 +2,7 @@
 //! formats MP3, AAC (ADTS), FLAC, WAV; the formats that these name ([`Codec`]); and where a live stream can be cut ([`cuts`]).
 //!
 //! Promise: with any bytes, a probe ends without a panic, reads no more than its [`ProbeBudget`], and holds no more
-//! memory than a small multiple of it; no length found in a file is believed before so many bytes were there. The rate
+//! memory than a small multiple of it; no length found in a file is believed before the file has these bytes. The rate
 //! is the least constant one at which playing from the start never waits once [`PREROLL_MAX`] of it (beyond the
 //! container's head) is there: see `curve`. Where only an average is known, [`HEADROOM_AVERAGE_PERCENT`] is added.
 //! Not here: opening and reading a file (the caller gives a [`ReadAt`]); decoding, subtitles; the rate for a viewer that jumps into
@@ -130,7 +130,7 @@ fn detect(source: &mut BudgetedFile<'_>) -> Result<Option<(Container, u64)>, Pro
     Ok(found.map(|container| (container, first)))
 }
 
-/// The container that `start` begins with, if it is one that begins in one way only.
+/// The container that `start` begins with, if that kind begins in one way only.
 fn detect_at(start: &[u8]) -> Option<Container> {
     let magics = [
         (matroska::MAGIC.as_slice(), Container::Matroska),

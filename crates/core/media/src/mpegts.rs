@@ -94,7 +94,7 @@ fn places(source: &mut BudgetedFile<'_>) -> Result<Vec<ClockRun>, ProbeError> {
             Err(error) => return Err(error),
         }
     }
-    // A gap that the places beside it do not explain is a jump, or a part of another pace: a place amid it tells.
+    // A gap that the neighbouring places do not explain is a jump, or a part of another pace: a place amid it tells.
     let room = u64::try_from(PLACE_BYTES).unwrap_or(u64::MAX);
     let distance = |pair: &[ClockRun]| pair[1].first.offset.saturating_sub(pair[0].last.offset);
     while let Some(pace) = pace(&found)

@@ -57,7 +57,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>, first: u64) -> Result<Contain
         source.codecs.extend(codec);
     }
     let (stream, clock) = sound.or(pictures).ok_or(ProbeError::NoDuration)?;
-    // In a chain of single streams, each page is of the one that plays.
+    // In a chain of single streams, each page is of the playing stream.
     let is_alone = streams == 1;
     places::sampled(source, first, |bytes| pages(bytes, clock, |page| page.stream == stream || is_alone))
 }

@@ -12,7 +12,7 @@ pub const CATCH_UP: u64 = 2;
 pub const BURST_FACTOR: u64 = 4;
 /// A block waits for its first send, and its last one takes another. Follows.
 const EDGES: u64 = 2;
-/// A burst that leaves no faster than at the rate is over after so many times the time that it lasts. Chosen.
+/// A burst that leaves no faster than at the rate is over after this multiple of its own duration. Chosen.
 const BURST_OVER: u64 = 2;
 
 /// How long the sending of a block lasts, all of which is there: as fast as a burst, in whole sends.
@@ -25,7 +25,7 @@ pub struct BlockSending {
 }
 
 impl BlockSending {
-    /// Of a block of so many bytes in a session with this rate.
+    /// Of a block of this number of bytes in a session with this rate.
     #[must_use]
     pub fn of(rate: BitRate, bytes: u64, tick: Nanos) -> Self {
         let edges = Stride::of(rate, tick).span(tick).saturating_mul(EDGES);
@@ -88,7 +88,7 @@ impl Pace {
         Self { rate, tick, anchor: first_tick.saturating_sub(tick), base_bytes: 0, burst_bytes }
     }
 
-    /// The same of a stream that has sent so many bytes before.
+    /// The same of a stream that has sent this number of bytes before.
     #[must_use]
     pub const fn after(self, base_bytes: u64) -> Self {
         Self { base_bytes, ..self }
@@ -164,7 +164,7 @@ impl Pace {
     }
 
     /// When byte number `bytes` (counted from the start) is promised: by the rate alone. The burst is due sooner, but
-    /// is not promised: disks that were asked for several bursts at that pace read a chunk here and a chunk there, and
+    /// is not promised: disks with several bursts at that pace read a chunk here and a chunk there, and
     /// no other stream got anything for ten seconds.
     #[must_use]
     pub fn promised_at(&self, bytes: u64) -> Nanos {

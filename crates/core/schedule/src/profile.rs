@@ -193,12 +193,12 @@ impl DiskProfile {
         if self.rotational { 1.0 } else { f64::from(self.queue_depth.max(1)) }
     }
 
-    /// Seconds for writing the bytes that are read in so many.
+    /// Seconds for writing the bytes that are read in this time.
     pub(crate) fn write_seconds(&self, read_seconds: f64) -> f64 {
         read_seconds / self.write_ratio.max(WRITE_RATIO_MIN)
     }
 
-    /// The most that `seeks` requests with so many seconds of transfer in all take, when they are served in one sweep from
+    /// The most that `seeks` requests with this time of transfer in all take, when they are served in one sweep from
     /// wherever the head is: as many equal seeks over the whole disk, and one seek back. Seek curves are concave, so no
     /// other places cost more (Oyang). A drive without a head serves several at once.
     #[must_use]
@@ -206,7 +206,7 @@ impl DiskProfile {
         self.sweep_seconds_within(self.capacity.0, seeks, transfer)
     }
 
-    /// The same of requests that all lie within a `span` of so many bytes: equal seeks over that, and one to get there.
+    /// The same of requests that all lie within a `span` of bytes: equal seeks over that, and one to get there.
     #[must_use]
     pub fn sweep_seconds_within(&self, span: u64, seeks: f64, transfer: f64) -> f64 {
         if seeks <= 0.0 {

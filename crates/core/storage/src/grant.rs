@@ -1,4 +1,4 @@
-//! Grants between a disk's schedule and its store thread: the store thread *offers* work, the schedule *grants* it (so many bytes,
+//! Grants between a disk's schedule and its store thread: the store thread *offers* work, the schedule *grants* it (a number of bytes,
 //! or one operation, until a time), the store thread does it and reports the work *done*.
 //!
 //! Promise: no byte is written and no flush started on a data disk without a grant. One grant per disk is out at a

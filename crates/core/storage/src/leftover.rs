@@ -1,6 +1,6 @@
 //! The hidden names of uploads that have no name of their own yet, and the treatment by the next start of those a crash has left.
 //!
-//! Promise: a leftover either is removed, or, if it was to be kept, gets its own name, or one beside it; it replaces nothing.
+//! Promise: a leftover either is removed, or, if it was to be kept, gets its own name, or a numbered one; it replaces nothing.
 
 /// Beginning of the hidden names of all runs. Listings hide it, and no path can spell it.
 pub const PREFIX: &str = ".isocast-upload-";
@@ -11,7 +11,7 @@ const PART: &str = "part-";
 /// The next characters in the hidden names of items that their owner finds again: no process has this name.
 const KEPT: &str = "kept-";
 
-/// The last number beside a name: with three digits, names sort in the order of their numbers.
+/// The last number behind a name: with three digits, names sort in the order of their numbers.
 const NUMBER_MAX: usize = 999;
 /// Names tried for an upload that is to replace nothing: its own, and ten times all numbers.
 const NAMES_TRIED: usize = 1 + 10 * (NUMBER_MAX - 1);

@@ -84,9 +84,9 @@ pub enum Granted {
 enum UploadLife {
     /// More may come.
     Receiving,
-    /// All of so many bytes has come.
+    /// All of its bytes have come; this is their number.
     Whole(u64),
-    /// All of so many bytes is written, and it waits for a commit.
+    /// All of its bytes are written, and it waits for a commit; this is their number.
     Written(u64),
 }
 
@@ -104,7 +104,7 @@ struct UploadState<F> {
     written_bytes: u64,
     /// Size of the offer that is out; zero if none is.
     offered_bytes: u64,
-    /// It gets its name as soon as it is written, and is durable so long after that; `None`: both at once.
+    /// It gets its name as soon as it is written, and is durable within this time after that; `None`: both at once.
     durable: Option<Nanos>,
 }
 
@@ -117,7 +117,7 @@ impl<F: UploadFile> UploadState<F> {
         (position, self.ready_bytes.min(whole))
     }
 
-    /// The bytes to offer now, where they go, and how. Of a recording the bytes that are due; beside these, only those received in excess
+    /// The bytes to offer now, where they go, and how. Of a recording the bytes that are due, and else only those received in excess
     /// of its rate, and its end.
     fn next_offer(&self) -> Option<(u64, u64, WorkClass)> {
         let (position, ready) = self.next_run();
@@ -237,7 +237,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         id
     }
 
-    /// The upload is to get its name as soon as it is written, by [`Uploads::next_to_name`], and need be durable only so long after
+    /// The upload is to get its name as soon as it is written, by [`Uploads::next_to_name`], and need be durable only this time after
     /// that. Its file system orders bytes before names.
     pub fn name_early(&mut self, id: UploadId, durable: Nanos) {
         if let Some(upload) = self.uploads.get_mut(&id) {
@@ -340,7 +340,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.offer_commit();
     }
 
-    /// There is work that makes nothing durable: the next piece of it reads so many places, and so many bytes.
+    /// There is work that makes nothing durable: the number of places that its next piece reads, and of bytes.
     pub fn offer_chore(&mut self, reads: u32, bytes: u64) {
         if !std::mem::replace(&mut self.chore_offered, true) {
             self.offers.offer(CHORE_JOB, StoreWork::Probe { reads, bytes }, WorkClass::BestEffort);

@@ -22,7 +22,7 @@ pub const RUN_BYTES_MAX: u64 = 2 * 1024 * 1024;
 pub const RECORDING_EXCESS: Nanos = Nanos::from_secs(2);
 /// A recording gathers no more than this part of the memory that is left for all: blocks become shorter before memory is short. Chosen.
 pub const RECORDING_BLOCK_PART: u64 = 32;
-/// A recording that is written so much further on than it was is charged anew: zones of drives are larger. Chosen.
+/// A recording that is written this much further on than before is charged anew: zones of drives are larger. Chosen.
 pub const RECORDING_PLACE_BYTES: u64 = 1 << 30;
 /// Rate of the streams that a disk's room is counted in: a good picture in 720p, as in the benchmarks.
 pub const EXAMPLE_RATE: BitRate = BitRate(8_800_000);

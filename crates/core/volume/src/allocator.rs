@@ -1,6 +1,6 @@
 //! Free units of a disk, and the runs in which they follow each other.
 //!
-//! Promise: finding a stretch of so many free units, taking a unit and giving it back cost the same on a disk of ten million units
+//! Promise: finding a stretch of free units, taking a unit and giving it back cost the same on a disk of ten million units
 //! whether it is empty or nearly full: a bitmap, and for each range of 64, 512, 4096 … units the stretches it begins with, ends with and
 //! has at most (as the page allocator of Go's runtime has since 1.14). Not here: the choice of units for a content (`layout`).
 
@@ -62,7 +62,7 @@ impl FreeUnits {
     }
 
     /// Holds units of `range` that follow each other: at most `wanted`, from `behind` on if that one is open, else the first
-    /// stretch of so many, else the longest. Empty if none is open.
+    /// stretch of this length, else the longest. Empty if none is open.
     pub(crate) fn hold(&mut self, range: Range<u32>, wanted: u32, behind: Option<u32>) -> Range<u32> {
         let continues = behind.filter(|unit| range.contains(unit) && self.open.holds(*unit));
         let stretch = match continues {

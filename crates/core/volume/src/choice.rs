@@ -53,7 +53,7 @@ impl HeldUnits {
     }
 }
 
-/// The number of parts with two copies on different drives that fit into disks with so many free units; each is on the drive of that
+/// The number of parts with two copies on different drives that fit into disks with these free units; each is on the drive of that
 /// number.
 pub(crate) fn pairs(free: &[u64], drives: &[usize]) -> u64 {
     let total: u64 = free.iter().sum();

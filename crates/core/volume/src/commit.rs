@@ -13,7 +13,7 @@ use crate::recording::Recordings;
 use crate::superblock::MemberState;
 use crate::{MemberId, Volume, VolumeError};
 
-/// A frame of a checkpoint is closed when it has so many bytes.
+/// A frame of a checkpoint is closed at this number of bytes.
 const CHECKPOINT_FRAME_BYTES: usize = 256 << 10;
 
 impl Volume {

@@ -76,7 +76,7 @@ pub fn name_problem(name: &str) -> Option<&'static str> {
 /// The checksum of the rest, content and generation.
 const NAMED_BYTES: u64 = 8 + 8 + 4;
 
-/// Bytes that a content of so many takes in its units: its own, zeros up to a whole block, its tail.
+/// Bytes that a content of this size takes in its units: its own, zeros up to a whole block, its tail.
 #[must_use]
 pub const fn stored_bytes(length: u64) -> u64 {
     if length == 0 {

@@ -27,7 +27,7 @@ pub enum Upkeep {
     Inward,
 }
 
-/// A copy to look after: of `sources`, in this order, the first one that is whole is written to `target`, if it does not lie there.
+/// A copy to look after: of `sources`, in this order, the first whole one is written to `target`, if it does not lie there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyTask {
     /// The number of the part in the content.
@@ -190,7 +190,7 @@ impl CopyPlan {
         Some(part.copy_to(self.take_copy(first.member, to, part, space)?, Some(first)))
     }
 
-    /// Moves a copy of a part from a disk with a surplus to the one that lacks most and does not have the other copy.
+    /// Moves a copy of a part from a disk with a surplus to the disk that lacks most and does not have the other copy.
     fn move_to_emptier(&mut self, part: PartAtHand, members: &MemberTable, space: &mut FreeSpace) -> Option<CopyTask> {
         let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
         let full = part.stored.places().filter(|place| surplus(place.member) > 0);

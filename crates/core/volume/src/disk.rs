@@ -13,7 +13,7 @@ pub trait ReadDisk {
     /// counted from 0 as their caller does.
     ///
     /// # Errors
-    /// The disk gave an error, or has not so many bytes.
+    /// The disk gave an error, or is too small for these bytes.
     fn read(&mut self, disk: usize, position: u64, buffer: &mut [u8]) -> Result<(), ReadError>;
 }
 

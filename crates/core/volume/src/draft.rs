@@ -12,9 +12,9 @@ use crate::{BLOCK_BYTES, BLOCK_LEN, DiskWrite, MemberId, Placement, VolumeError}
 
 /// Units of a content at most: its record fits into a frame of the journal.
 pub(crate) const PARTS_MAX: usize = 4_000_000;
-/// A content of unknown length holds as much ahead as it has, and so many parts at least.
+/// A content of unknown length holds as much ahead as it has, and this number of parts at least.
 const AHEAD_PARTS_MIN: u64 = 8;
-/// It holds so many bytes at most: a seek of 12 ms after each of these is less than 1 % of the time for reading them at 400 MB/s.
+/// It holds this number of bytes at most: a seek of 12 ms after each of these is less than 1 % of the time for reading them at 400 MB/s.
 const AHEAD_BYTES_MAX: u64 = 512 << 20;
 
 /// A content that is being written. Publish it or give it back with [`crate::Volume::abandon`]: its units are not free before.
@@ -112,7 +112,7 @@ impl Draft {
         self.is_lost
     }
 
-    /// Lets it stand beside the content it was to replace, as a content of its own.
+    /// Keeps it next to the content it was to replace, as a content of its own.
     pub(crate) const fn set_apart(&mut self) {
         debug_assert!(self.parts.is_empty(), "headers name the content that it was begun as");
         self.content = self.generation;

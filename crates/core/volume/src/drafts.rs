@@ -1,6 +1,6 @@
 //! The life of a volume's uploads: each is a draft, and disks that write it at their own pace.
 //!
-//! Promise: a draft is published when each disk that has something of it has made that durable, and no earlier; one that ends gives its
+//! Promise: a draft is published when each disk that has something of it has made that durable, and no earlier; a draft that ends gives its
 //! units back when no disk writes to them any more. The steps of a disk come in the order in which it is to do them. Of a draft that is
 //! kept if it breaks off, the journal records as much as all its disks have made durable.
 //! Not here: doing it; when the record is durable (`write_sets`); the permission to publish.
@@ -84,7 +84,7 @@ struct PieceEnd {
     length: u64,
     /// The checksum of the table of the part that it is in, up to here.
     digest: u32,
-    /// Durable when these disks have made so many bytes durable.
+    /// Durable when these disks have made these numbers of bytes durable.
     on: Vec<(MemberId, u64)>,
 }
 
@@ -167,7 +167,7 @@ impl<U, P: Clone> Drafts<U, P> {
         lost
     }
 
-    /// The draft of one that is not over.
+    /// The draft of an upload that is not over.
     #[must_use]
     pub fn draft(&self, number: u64) -> Option<&Draft> {
         Some(&self.drafts.get(&number)?.draft)
@@ -360,7 +360,7 @@ impl<U, P: Clone> Drafts<U, P> {
         lost
     }
 
-    /// Takes one that is to be published or kept: gives it, its draft, and the time when all of it had come.
+    /// Takes an upload that is to be published or kept: gives it, its draft, and the time when all of it had come.
     pub fn take(&mut self, number: u64) -> Option<(U, Draft, u64)> {
         let modified = match self.drafts.get(&number).filter(|state| state.members.is_empty())?.life {
             DraftLife::Whole(modified) => modified,
@@ -475,7 +475,7 @@ impl<U, P: Clone> Drafts<U, P> {
     }
 }
 
-/// The room that so many bytes take on a disk.
+/// The room that this number of bytes takes on a disk.
 fn whole_blocks(bytes: usize) -> u64 {
     u64::try_from(bytes).expect("a length in memory fits into 64 bits").next_multiple_of(crate::BLOCK_BYTES)
 }

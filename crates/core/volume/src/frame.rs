@@ -1,6 +1,6 @@
 //! Frames, of which the journal is made. A frame holds changes that became durable together, or a part of a checkpoint.
 //!
-//! Promise: a frame names its volume, its place, its epoch and its number, so that an old one, or one that was written
+//! Promise: a frame names its volume, its place, its epoch and its number, so that an old one, or a frame that was written
 //! elsewhere, is not taken for it.
 
 use crate::bytes::{Decoder, Encode};

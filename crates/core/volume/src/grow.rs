@@ -7,7 +7,7 @@ use crate::superblock::MemberState;
 use crate::{Areas, CreateError, DiskWrite, MEMBERS_MAX, MemberId, Volume, VolumeError};
 
 impl Volume {
-    /// Takes a disk of `size` bytes into the volume: under the number of one that left, or a new one. Gives the superblocks
+    /// Takes a disk of `size` bytes into the volume: under the number of a disk that left, or a new one. Gives the superblocks
     /// to write, in four steps: its own, and those of all others (see [`Volume::take_out`]).
     ///
     /// # Errors
@@ -22,7 +22,7 @@ impl Volume {
         Ok((member, self.set_coming(member, MemberState::Active)))
     }
 
-    /// The number that the next disk gets: one that left, or a new one; none if there are as many disks as can be.
+    /// The number that the next disk gets: that of a disk that left, or a new one; none at the largest number of disks.
     #[must_use]
     pub fn next_member(&self) -> Option<MemberId> {
         let left = self.members.ids().find(|member| self.has_left(*member));

@@ -10,7 +10,7 @@ use crate::error::VolumeOpenError;
 use crate::frame::{self, FoundHead, FrameHead, decode_head};
 use crate::{BLOCK_BYTES, BLOCK_LEN, VolumeId};
 
-/// Behind the last frame so many bytes are searched for a later one, which would prove that a frame between was damaged.
+/// Behind the last frame this number of bytes is searched for a later frame, which would prove that a frame between was damaged.
 const LOOKAHEAD_BYTES: u64 = 4 << 20;
 /// Bytes read at once, unless a frame is longer.
 const READ_BYTES: u64 = 1 << 20;
@@ -171,7 +171,7 @@ impl<'a, R: ReadDisk> Area<'a, R> {
                     }
                     return Ok(found);
                 }
-                // A checkpoint that a crash left torn was followed by nothing; one that was damaged later was.
+                // A checkpoint that a crash left torn was followed by nothing; a checkpoint that was damaged later was.
                 None if self.has_changes(epoch, position) => {
                     return Err(VolumeOpenError::CatalogueDamaged("its last checkpoint is damaged"));
                 }

@@ -174,7 +174,7 @@ impl MemberTable {
     }
 
     /// The disks that the journal is written to: the first two that can be read, if they can be written to, and those that are being
-    /// filled, so that one which counts from now on has no old journal.
+    /// filled, so that a disk that counts from now on has no old journal.
     pub(crate) fn journal_members(&self) -> Vec<MemberId> {
         let readable = self.ids().filter(|member| self.is_readable(*member)).take(JOURNAL_COPIES);
         readable.filter(|member| self.is_writable(*member)).chain(self.unreadable()).collect()
@@ -188,7 +188,7 @@ impl MemberTable {
         u64::try_from(drives).is_ok_and(|drives| drives >= self.placement().copies())
     }
 
-    /// A disk of `size` bytes comes under the number of one that left, or the next, on a drive of its own.
+    /// A disk of `size` bytes comes under the number of a disk that left, or the next, on a drive of its own.
     pub(crate) fn enter(&mut self, member: MemberId, size: u64, state: MemberState) {
         let number = member.index();
         debug_assert!(number <= self.superblock.members.len(), "numbers of disks have no gap");
@@ -279,7 +279,7 @@ pub(crate) fn drive_count<T: Ord>(drives: impl Iterator<Item = T>) -> usize {
 }
 
 /// Steps of superblocks in which those of a disk that comes are durable before any other says that it is there, or it would be taken for
-/// the one that had its number before.
+/// the disk that had its number before.
 pub(crate) fn own_first(member: MemberId, steps: [Vec<DiskWrite>; 2]) -> [Vec<DiskWrite>; 4] {
     let [[own_one, one], [own_two, two]] = steps.map(|step| {
         let (own, others): (Vec<_>, Vec<_>) = step.into_iter().partition(|write| write.member == member);

@@ -26,7 +26,7 @@ pub struct Identified {
     pub disks: Vec<Option<usize>>,
     /// Not all of them know the newest superblock, for a crash came between, or have it in the newest version of the format.
     pub is_uneven: bool,
-    /// Copies of the superblock of a disk that differ from the one that counts there, for a crash came between, as that one.
+    /// Copies of the superblock of a disk that differ from the valid one there, for a crash came between, as that one.
     torn: Vec<DiskWrite>,
 }
 
@@ -42,7 +42,7 @@ impl Identified {
     }
 
     /// Superblock writes that precede all others to the volume of these disks, each step durable before the next: a crash left the
-    /// superblocks as they are, and another one would leave none that two copies share, or one that is too old. Of each disk first the
+    /// superblocks as they are, and another write would leave none that two copies share, or an old superblock. Of each disk first the
     /// copies that do not count.
     #[must_use]
     pub fn even_superblocks(&self, members: &MemberTable) -> Vec<Vec<DiskWrite>> {
@@ -96,8 +96,8 @@ pub fn identify(sizes: &[u64], disks: &mut impl ReadDisk) -> Result<Identified, 
     Ok(Identified { superblock: newest, disks: places, is_uneven, torn })
 }
 
-/// True if the disk of `found`, which is out of `own`, may be filled anew. A disk that continued alone, without one that is in `own`, may
-/// have acknowledged changes that no other disk has; a disk of another volume, or one that had the number before, is not the disk that left.
+/// True if the disk of `found`, which is out of `own`, may be filled anew. A disk that continued alone, without a disk in `own`, may
+/// have acknowledged changes that no other disk has; a disk of another volume, or with its former number, is not that disk.
 #[must_use]
 pub fn may_return(own: &Superblock, found: &Superblock) -> bool {
     let record = own.members.get(found.member.index());
@@ -125,7 +125,7 @@ fn diverged(found: &[Superblock]) -> Option<(usize, usize)> {
 }
 
 /// The superblock of a disk, the copies that differ from it, and whether one is of an older version of the format. A disk that lost its
-/// first copies is read from its end, and the other way round; one that is larger than its used part has the last copies at the end of
+/// first copies is read from its end, and the other way round; a disk that is larger than its used part has the last copies at the end of
 /// that.
 fn superblock_of(
     disk: usize,

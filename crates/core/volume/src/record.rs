@@ -124,7 +124,7 @@ fn named(name: &str, content: &StoredContent, to: &mut Vec<u8>) {
     }
 }
 
-/// Bytes of `Put` for a name of so many bytes and so many parts.
+/// Bytes of `Put` for a name of `name` bytes and `parts` parts.
 pub(crate) const fn put_bytes(name: usize, parts: usize) -> usize {
     1 + 2 + name + 4 * 8 + 4 + parts * 14
 }

@@ -90,7 +90,7 @@ impl Recordings {
         self.0.get(&generation).is_some_and(|recorded| recorded.places().any(|other| other == place))
     }
 
-    /// A disk is out: the one that comes in its place holds nothing of the recordings. A part that is nowhere else stays named.
+    /// A disk is out: the disk that comes in its place holds nothing of the recordings. A part that is nowhere else stays named.
     pub(crate) fn leave_out(&mut self, member: MemberId) {
         for part in self.0.values_mut().flat_map(|recorded| &mut recorded.content.parts) {
             let kept: Vec<_> = part.places().filter(|place| place.member != member).collect();

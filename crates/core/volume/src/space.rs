@@ -43,7 +43,7 @@ impl FreeSpace {
         Self { free, promised: PromisedParts::default(), draining: None }
     }
 
-    /// A disk with so many units comes under a number, that of one that left or the next.
+    /// A disk with this number of units comes under a number, that of a disk that left or the next.
     pub(crate) fn enter(&mut self, member: MemberId, units: u32) {
         if member.index() == self.free.len() {
             self.free.push(FreeUnits::new(units));
@@ -98,7 +98,7 @@ impl FreeSpace {
         free.free_in(half.range(free.units()))
     }
 
-    /// Free units in the halves of a disk; none of one that takes no copies.
+    /// Free units in the halves of a disk; none of a disk that takes no copies.
     pub(crate) fn halves(&self, member: MemberId, members: &MemberTable) -> HalvesFree {
         if !members.takes_copies(member) || self.is_draining(member) {
             return HalvesFree::default();

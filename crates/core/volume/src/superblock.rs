@@ -13,7 +13,7 @@ const MAGIC: &[u8; 8] = b"ISOCAVOL";
 const NAME_MAX: usize = 64;
 /// The table of disks begins here: where a partition table has its mark, there are zeros.
 const TABLE_OFFSET: usize = 512;
-/// A disk's state takes so many bits; the generation with which it came is above them.
+/// A disk's state takes this number of bits; the generation with which it came is above them.
 const STATE_BITS: u32 = 8;
 /// The layouts of folders lie between the table of disks and the checksum.
 const FOLDERS_OFFSET: usize = TABLE_OFFSET + 16 * MEMBERS_MAX;
@@ -75,7 +75,7 @@ pub enum MemberState {
     Active,
     /// It failed: the bytes on it are old.
     Out,
-    /// It stands in for one that failed, and is being filled: it is written to, and not read yet.
+    /// It stands in for a failed disk, and is being filled: it is written to, and not read yet.
     Filling,
     /// Its units moved to the others: the next disk gets its number.
     Left,
@@ -241,7 +241,7 @@ impl Superblock {
             && (1..=NAME_MAX).contains(&self.name.len())
     }
 
-    /// The one that counts of the copies that could be read.
+    /// The valid one of the copies that could be read.
     ///
     /// # Errors
     /// None bears the mark, a newer program wrote them, or no two agree.

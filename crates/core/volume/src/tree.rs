@@ -62,7 +62,7 @@ impl Volume {
 struct RenamedTree {
     /// Contents and marks that the renamed ones replace.
     gone: Vec<String>,
-    /// Each name, and the one that it gets.
+    /// Each name, and its new name.
     renamed: Vec<(String, String)>,
     /// Bytes by which records grow.
     more_bytes: usize,

@@ -156,8 +156,8 @@ impl Volume {
         self.members.set_folder_layout(folder, placement)
     }
 
-    /// Sets the drive of each disk, by the drives' names; a disk without one is a drive of its own, as all are until then and as one that
-    /// comes is. The two copies of a part are never put on one drive.
+    /// Sets the drive of each disk, by the drives' names; a disk without a name is a drive of its own, as are all until then and
+    /// each new disk. The two copies of a part are never put on one drive.
     pub fn set_drives(&mut self, names: &[Option<&str>]) {
         self.members.set_drives(names);
     }
@@ -460,7 +460,7 @@ impl Volume {
         Ok(content)
     }
 
-    /// Enters a content under its name, and gives the one that had it.
+    /// Enters a content under its name, and gives the content that had it.
     pub(crate) fn put(&mut self, name: Box<str>, content: Arc<StoredContent>) -> Option<Arc<StoredContent>> {
         self.changes.record_content(&name, &content);
         self.catalogue.insert(name, content)

@@ -36,7 +36,7 @@ struct WriteSet<W> {
 }
 
 impl<W> WriteSets<W> {
-    /// The sets of a volume, of which this generation of the superblock is durable; 0 of one that is being made.
+    /// The sets of a volume, of which this generation of the superblock is durable; 0 while it is being made.
     #[must_use]
     pub const fn new(durable_generation: u64) -> Self {
         Self { superblocks: VecDeque::new(), under_way: None, waiting: Vec::new(), begun: 0, durable_generation }

@@ -14,7 +14,7 @@ use crate::{Upkeep, Volume};
 /// Contents that are counted. Of all bytes read, a content with more than a 1024th is surely among them (Metwally, Agrawal, El Abbadi:
 /// "Efficient computation of frequent and top-k elements in data streams", 2005, theorem 2).
 const COUNTED_MAX: usize = 1024;
-/// All counts are halved when so many times the bytes of the outer halves were counted: TinyLFU's reset with its sample of ten times
+/// All counts are halved when this multiple of the bytes of the outer halves was counted: TinyLFU's reset with its sample of ten times
 /// the bytes to choose (Einziger, Friedman, Manes, 2017, §3.3).
 const SAMPLE_FACTOR: u64 = 10;
 

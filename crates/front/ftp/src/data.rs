@@ -1,6 +1,6 @@
 //! Data connections: a passive port and the client that comes to it, or an active connection to the client; sealed where that was agreed.
 //!
-//! Promise: the other end is the client of the control connection: another one that comes to a passive port is turned away, and a third
+//! Promise: the other end is the client of the control connection: any other at a passive port is turned away, and a third
 //! party is never connected to (RFC 2577 §3, §4). A port is open until its client has come, and no longer than [`CONNECT_TIME_MAX`].
 
 use std::io;

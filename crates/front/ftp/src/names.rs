@@ -27,7 +27,7 @@ pub(crate) fn resolve(folder: &ContentPath, text: &str) -> Result<ContentPath, F
     })
 }
 
-/// A folder to work in: one that the client may read, or store in.
+/// A folder to work in: readable for the client, or open to its uploads.
 pub(crate) async fn enter(client: &FtpClient, path: &ContentPath) -> Result<(), FtpReply> {
     if path.components().is_empty() {
         return Ok(());

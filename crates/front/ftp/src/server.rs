@@ -105,7 +105,7 @@ async fn accept(shared: Arc<FtpShared>, listener: TcpListener, is_implicit: bool
             }
         };
         let _ = stream.set_nodelay(true);
-        // The urgent byte of `ABOR` belongs to a code of Telnet (RFC 854), which cannot be told apart without it.
+        // The urgent byte of `ABOR` belongs to a code of Telnet (RFC 854), which cannot be recognised without it.
         let _ = SockRef::from(&stream).set_out_of_band_inline(true);
         let (shared, mut stream) = (Arc::clone(&shared), stream);
         tokio::spawn(async move {

@@ -30,7 +30,7 @@ pub struct FtpSettings {
     pub tls: FtpTls,
     /// Ports of passive data connections.
     pub passive_ports: RangeInclusive<u16>,
-    /// Address that clients of `PASV` connect to; none: the one that they have reached.
+    /// Address that clients of `PASV` connect to; none: the address that they have reached.
     pub passive_address: Option<Ipv4Addr>,
     /// Passwords are taken from other machines without encryption, too.
     pub plain_passwords: bool,

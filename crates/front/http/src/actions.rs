@@ -22,7 +22,7 @@ use crate::{login, problem};
 /// Performs the order of a call.
 ///
 /// # Errors
-/// The answer to one that is not obeyed.
+/// The answer to a refused action.
 pub(crate) async fn perform(exchange: &Exchange, found: &FoundCall) -> Result<Reply, Reply> {
     let permit = login::permit_server::<ToAdminister>(exchange).await?;
     let (service, by, name) = (&exchange.shared.service, exchange.peer.ip(), found.name(0));

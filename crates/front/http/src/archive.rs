@@ -1,8 +1,8 @@
 //! `GET /api/v1/contents/zip?path=…`: contents and folders as one archive, read as best effort while it is sent.
 //!
 //! Promise: the right to read an item holds for all below it, and the archive is one use of its link; the length is known before. A content that
-//! grew is sent up to its length at the beginning; one that changed otherwise, or cannot be read, breaks the answer off, with an event. Memory
-//! for the names and one piece. Not here: the format (`message::zip`).
+//! grew is sent up to its length at the beginning; a content that changed otherwise, or cannot be read, breaks the answer off, with an
+//! event. Memory for the names and one piece. Not here: the format (`message::zip`).
 
 use std::collections::HashSet;
 use std::error::Error;

@@ -23,12 +23,12 @@ use crate::message::head::{BodyFraming, RequestHead};
 
 /// Bytes that a client must send in the time that it may be silent for; with fewer, the wait for it ends.
 const TRICKLE_BYTES: usize = 1024;
-/// The bytes of a recording in so much time at its rate wake its reader: those of each packet would, which costs several times as much
+/// The bytes of a recording in this time at its rate wake its reader: those of each packet would, which costs several times as much
 /// processor time.
 const GATHERED: Nanos = Nanos::from_millis(250);
 /// Fewer bytes, and the end of a body behind them, are read after this time.
 const GATHERED_TIME_MAX: Nanos = Nanos::from_millis(500);
-/// The bytes of a recording are read so long before its block is due, and are in that.
+/// The bytes of a recording are read this long before its block is due, and are in that.
 const READ_BEFORE_BLOCK: Nanos = Nanos::from_millis(10);
 
 /// The rate of a recording, and when its blocks are due.
@@ -95,8 +95,8 @@ impl<'a> RequestBody<'a> {
         }
     }
 
-    /// All of a body that is a document, of at most `bytes_max`. It takes no longer in all than a client may be silent for: one that sends a
-    /// little now and then would keep its connection for as long as it likes.
+    /// All of a body that is a document, of at most `bytes_max`. It takes no longer in all than a client may be silent for: a client that
+    /// sends a little now and then would keep its connection for as long as it likes.
     pub(crate) async fn document(&mut self, bytes_max: usize) -> Result<Vec<u8>, BodyError> {
         let time_max = match self {
             Self::Bytes(body) => body.trickle.idle_max,
@@ -310,8 +310,8 @@ impl<'a> ConnectionBody<'a> {
     }
 }
 
-/// Wakes the reader of a connection when so many bytes are there, at least one; it is woken at `now` of them. A socket that cannot do that
-/// wakes it at each packet.
+/// Wakes the reader of a connection when this number of bytes is there, at least one; it is woken at `now` of them. A socket that cannot do
+/// that wakes it at each packet.
 fn wake_at(stream: &ClientStream, now: &mut usize, bytes: usize) {
     let bytes = bytes.max(1);
     if *now != bytes && stream.wake_reader_at(bytes).is_ok() {
@@ -319,7 +319,7 @@ fn wake_at(stream: &ClientStream, now: &mut usize, bytes: usize) {
     }
 }
 
-/// Time for which the bytes of a recording are gathered from `now` on: none is left behind for the block after the one that it came for.
+/// Time for which the bytes of a recording are gathered from `now` on: none is left behind for the block after its own.
 fn gathered_time(place: RecordingPlace, now: Nanos) -> Duration {
     let soon = now.saturating_add(READ_BEFORE_BLOCK);
     Duration::from_nanos(place.next(soon).saturating_sub(soon).min(GATHERED_TIME_MAX).0)

@@ -1,7 +1,7 @@
 //! The byte stream of a client's connection: plain, or sealed by TLS.
 //!
-//! Promise: only a plain one has a socket that the data plane can send to. One that is dropped before its end was said never looks as if
-//! it had ended properly. Not here: handshakes (`tls`).
+//! Promise: only a plain stream has a socket that the data plane can send to. A stream that is dropped before its announced end never looks
+//! as if it had ended properly. Not here: handshakes (`tls`).
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -58,7 +58,7 @@ impl ClientStream {
         self.socket().set_nodelay(true)
     }
 
-    /// Wakes the reader when so many bytes are there, or the end of the stream, and not for each segment.
+    /// Wakes the reader when this number of bytes is there, or the end of the stream, and not for each segment.
     pub(crate) fn wake_reader_at(&self, bytes: usize) -> io::Result<()> {
         kernel::socket::wake_reader_at(self.socket(), bytes)
     }
@@ -86,7 +86,7 @@ impl ClientStream {
         None
     }
 
-    /// Puts a socket back into the runtime; one that cannot be is closed.
+    /// Puts a socket back into the runtime; or closes it if that fails.
     pub(crate) fn attach(socket: OwnedFd) -> Option<Self> {
         TcpStream::from_std(socket.into()).ok().map(Self::Plain)
     }

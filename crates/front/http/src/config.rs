@@ -29,7 +29,7 @@ pub struct HttpConfig {
     pub hosts: Vec<String>,
     /// Port with TLS that requests without it are sent to.
     pub redirect_to: Option<u16>,
-    /// Time for which browsers are told to use TLS only; zero: they are not told.
+    /// Time for which browsers must use TLS only; zero: they need not.
     pub hsts: Duration,
     /// Networks of proxies that say for which client they speak.
     pub trusted_proxies: TrustedProxies,

@@ -34,8 +34,8 @@ pub(crate) fn is_draft(head: &RequestHead) -> bool {
     text(head, VERSION_FIELD) == Some("6")
 }
 
-/// True for a PUT that begins an upload which its client can resume where it breaks off: one of a part of the content, or of so many bytes
-/// that it is worth it. Such an upload has none of the conditions, rates and checksums that the parts of an upload do not have.
+/// True for a PUT that begins an upload which its client can resume where it breaks off: a PUT of a part of the content, or of this number
+/// of bytes that it is worth it. Such an upload has none of the conditions, rates and checksums that the parts of an upload do not have.
 ///
 /// # Errors
 /// It has a part of the content, and more than an upload may have, or comes over HTTP/2: as an ordinary PUT, it would make half of a content

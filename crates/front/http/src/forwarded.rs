@@ -1,7 +1,7 @@
 //! The client for which a trusted proxy speaks: `X-Forwarded-For`, `Forwarded` (RFC 7239), `X-Forwarded-Proto`.
 //!
-//! Promise: only the fields of a proxy in the settings' networks count; each proxy adds an address at the end, so the last one that is no
-//! trusted proxy's is the client. Two fields that name different clients count as none: a proxy that writes one of them passes the other
+//! Promise: only the fields of a proxy in the settings' networks count; each proxy adds an address at the end, so the last address that is
+//! no trusted proxy's is the client. Two fields that name different clients count as none: a proxy that writes one of them passes the other
 //! one on as its client sent it. Not here: the networks (the crate `proxy`).
 
 use std::net::{IpAddr, SocketAddr};

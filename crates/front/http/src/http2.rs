@@ -342,7 +342,7 @@ struct FrameSink {
 
 impl FrameSink {
     fn new(exchange: &Exchange) -> (Self, BodySource) {
-        // One waits here, one in hyper, and the pipe is full: so much for each stream.
+        // One waits here, one in hyper, and the pipe is full: this is the memory of each stream.
         let (pieces, taken) = mpsc::channel(1);
         let stall_max = exchange.shared.config().stall_max;
         (Self { pieces, stall_max, body_bytes: 0 }, BodySource::Sent(taken))

@@ -34,7 +34,7 @@ pub(crate) async fn answer(exchange: &Exchange) -> Reply {
     }
 }
 
-/// Which part of a listing is asked for.
+/// The requested part of a listing.
 struct ListingPage {
     first: usize,
     end: usize,

@@ -1,7 +1,8 @@
 //! The principal of a request, and its permit: a signed link, no login, a password (Basic), a token (Bearer), a browser's login (cookie).
 //!
-//! Promise: a password is taken over an encrypted connection or from this machine only, unless the settings say otherwise; a program on this machine is one that no proxy speaks for, and that names this machine; a browser's page of
-//! another origin never writes, and a cookie counts where something is changed only if a page of this origin sent the request (CSRF). Not here: judging (`service::access`).
+//! Promise: a password is taken over an encrypted connection or from this machine only, unless the settings say otherwise; a program on
+//! this machine has no proxy that speaks for it, and that names this machine; a browser's page of another origin never writes, and a cookie
+//! counts where something is changed only if a page of this origin sent the request (CSRF). Not here: judging (`service::access`).
 
 use std::net::IpAddr;
 
@@ -264,7 +265,7 @@ fn authorization(headers: &HeaderMap) -> Option<Credentials> {
     Some(Credentials::Password(name.to_owned(), password.to_owned()))
 }
 
-/// Fields by which proxies name their client, beside `Forwarded`, `X-Forwarded-…` and `Via`.
+/// Fields by which proxies name their client, in addition to `Forwarded`, `X-Forwarded-…` and `Via`.
 const CLIENT_FIELDS: [&str; 5] =
     ["x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip", "x-envoy-external-address"];
 

@@ -90,7 +90,7 @@ async fn ready(exchange: &Exchange) -> Reply {
     } else if figures::every_folder_is_away(service) {
         "every folder is away: /api/v1/alarms says which"
     } else {
-        // Any client is answered: one that may not see alarms is refused nothing.
+        // Any client is answered: a client that may not see alarms is refused nothing.
         let principal = login::principal(exchange).await.ok();
         let permit = principal.and_then(|principal| service.permit_server::<ToObserve>(&principal).ok());
         let all = permit.map_or_else(Vec::new, |permit| alarms(service, &permit));

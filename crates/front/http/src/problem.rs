@@ -275,7 +275,7 @@ pub(crate) fn of_resume(error: &ResumeError) -> Reply {
     Reply::problem(status, &error.to_string())
 }
 
-/// Answer where nothing has the name that is asked about.
+/// Answer where nothing has the name of the request.
 pub(crate) fn of_missing(error: &StoreError) -> Reply {
     match error {
         StoreError::NotADirectory => of_store(&StoreError::NotFound),
@@ -349,7 +349,7 @@ pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
     }
 }
 
-/// The answer to a client that may not do that; `passwords`: one that has an account may send its password.
+/// The answer to a client that may not do that; `passwords`: a client with an account may send its password.
 pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
     match denied {
         Denied::UserNeeded(_) => challenged(Reply::problem(StatusCode::UNAUTHORIZED, &denied.to_string()), passwords),

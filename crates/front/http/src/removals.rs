@@ -1,6 +1,6 @@
 //! `GET /api/v1/removals`: the contents that a `keep` job or a ring would remove now.
 //!
-//! Promise: nothing is removed. The rule is one in force (`job=`, `quota=`) or one that the query writes, with the keys of a `keep` job.
+//! Promise: nothing is removed. The rule is in force (`job=`, `quota=`), or the query writes it, with the keys of a `keep` job.
 //! Not here: the look through the folder (`automation`).
 
 use http_types::StatusCode;

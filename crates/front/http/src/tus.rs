@@ -64,7 +64,7 @@ fn options(exchange: &Exchange) -> Reply {
         .field(TUS_CHECKSUMS, "md5,sha1,sha256,sha512")
 }
 
-/// The method; of a client that can only POST, the one that it means.
+/// The method; of a client that can only POST, the method that it means.
 fn method(head: &RequestHead) -> &str {
     match text(head, "x-http-method-override").filter(|_| head.method == Method::POST) {
         Some(meant @ ("PATCH" | "DELETE" | "HEAD")) => meant,

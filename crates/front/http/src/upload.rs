@@ -1,6 +1,6 @@
 //! PUT and DELETE of contents.
 //!
-//! Promise: an upload is answered when it is durable; one that is slow, vanishes or is refused leaves nothing behind, or the
+//! Promise: an upload is answered when it is durable; an upload that is slow, vanishes or is refused leaves nothing behind, or the
 //! bytes received where the request is to keep them (recordings, `on_break=keep`); the socket is not read while the disk is
 //! behind. Not here: storing (`service::ingest`), the right to write (`login`).
 
@@ -338,7 +338,7 @@ fn no_slash() -> Reply {
     Reply::problem(StatusCode::CONFLICT, "a content's name does not end with a slash")
 }
 
-/// Refuses a body that cannot be stored: one that was not announced would empty the content, one that is coded would be
+/// Refuses a body that cannot be stored: an unannounced body would empty the content, a coded one would be
 /// sent to readers as if it were not.
 fn can_be_taken(head: &RequestHead) -> Result<(), Reply> {
     if head.body == BodyFraming::Length(0) && !head.headers.contains_key(CONTENT_LENGTH) {

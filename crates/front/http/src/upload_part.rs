@@ -125,7 +125,7 @@ pub(crate) async fn remove(exchange: &Exchange) -> Result<Reply, Reply> {
     Ok(Reply::empty(StatusCode::NO_CONTENT))
 }
 
-/// A permit to store at a path. A link has room for so many bytes, which a continued upload does not count.
+/// A permit to store at a path. A link has room for this number of bytes, which a continued upload does not count.
 pub(crate) async fn to_upload(exchange: &Exchange, path: &ContentPath) -> Result<Permit<ToWrite>, Reply> {
     let permit: Permit<ToWrite> = login::permit(exchange, path).await?;
     if permit.link().is_some() {

@@ -27,7 +27,7 @@ pub use address::AgentxAddress;
 const PAUSE: Duration = Duration::from_secs(1);
 /// … up to this.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// An agent that says nothing for so long is asked whether it is there; after as long again it is given up.
+/// A silent agent is pinged after this time; after as long again it is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Longest wait for a connection, and for the agent to take a message.
 const SEND_MAX: Duration = Duration::from_secs(5);

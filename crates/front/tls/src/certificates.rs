@@ -21,7 +21,7 @@ pub const LOOK_PERIOD: Duration = Duration::from_secs(4);
 /// Origin of the certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CertificateSource {
-    /// Pairs of files. The first serves clients that ask for no name, or for one that no pair is for.
+    /// Pairs of files. The first serves clients that ask for no name, or for a name without a pair.
     Files(Vec<PairFiles>),
     /// One that this server signs itself and keeps.
     SelfSigned {
@@ -38,7 +38,7 @@ pub enum CertificateSource {
         folder: PathBuf,
         /// Names of hosts that it must be for.
         names: Vec<String>,
-        /// Pairs of files beside it, which go first.
+        /// Further pairs of files, which go first.
         beside: Vec<PairFiles>,
     },
 }

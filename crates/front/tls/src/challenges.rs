@@ -45,7 +45,7 @@ impl Challenges {
             let key = KeyPair::generate()?;
             let chain = vec![params.self_signed(&key)?.der().clone()];
             let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
-            // Not compared with the certificate: its critical extension is unknown to the one that would.
+            // Not compared with the certificate: its critical extension is unknown to the function that would.
             Ok(CertifiedKey::new(chain, ring::sign::any_supported_type(&key)?))
         };
         let certificate = made().map_err(|error| format!("no certificate can be made for `{name}`: {error}"))?;

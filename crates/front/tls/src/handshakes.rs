@@ -1,4 +1,4 @@
-//! Handshakes: from an accepted connection to one that is sealed, or to its end.
+//! Handshakes: from an accepted connection to a sealed connection, or to its end.
 //!
 //! Promise: each ends within its time. So many may be under way at once; one beyond that takes the place of the oldest,
 //! so that clients that begin and never finish cannot keep out others, which need a few round trips. Not here: the certificates.
@@ -68,7 +68,7 @@ impl Acceptor {
     /// The system gives no random bytes.
     pub fn new(certificates: Arc<Certificates>, alpn: &[&str], handshakes_max: usize) -> Result<Self, rustls::Error> {
         let mut provider = ring::default_provider();
-        // The order of the choice: of ciphers that are all strong, the one that costs least for each byte first.
+        // The order of the choice: of ciphers that are all strong, the cheapest for each byte first.
         provider.cipher_suites.sort_by_key(|suite| !AES_128.contains(&suite.suite()));
         let builder = ServerConfig::builder_with_provider(Arc::new(provider));
         let builder = builder.with_protocol_versions(&[&TLS13, &TLS12])?.with_no_client_auth();

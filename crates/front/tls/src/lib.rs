@@ -1,6 +1,6 @@
 //! TLS of the server's own side: its certificates, read from files or made here, renewed while it runs, and handshakes.
 //!
-//! Promise: a certificate that cannot be used never replaces one that can; a connection has [`HANDSHAKE_TIME_MAX`] for its handshake,
+//! Promise: an unusable certificate never replaces a usable one; a connection has [`HANDSHAKE_TIME_MAX`] for its handshake,
 //! and handshakes under way are bounded. Not here: the protocol inside (`http`), the pace of a stream (the data plane; its bytes
 //! are sealed as they come out of a pipe). See decisions/0068.
 

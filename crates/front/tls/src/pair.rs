@@ -34,10 +34,10 @@ pub enum PairError {
     /// A file is longer than any certificate or key.
     #[error("{0} is longer than 1 MiB")]
     TooLong(PathBuf),
-    /// No certificate in PEM form, or one that breaks off.
+    /// No certificate in PEM form, or a truncated one.
     #[error("{0} holds no whole certificate in PEM form ({1})")]
     NoCertificate(PathBuf, String),
-    /// No key in PEM form, or one that breaks off.
+    /// No key in PEM form, or a truncated one.
     #[error("{0} holds no whole private key in PEM form ({1})")]
     NoKey(PathBuf, String),
     /// The key belongs to another certificate.

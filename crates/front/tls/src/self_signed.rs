@@ -40,7 +40,7 @@ impl SelfSigned {
         PairFiles { certificate: file("pem"), key: file("key") }
     }
 
-    /// Makes one unless the one that is there can serve on.
+    /// Makes a certificate unless the present one can serve on.
     ///
     /// # Errors
     /// It cannot be written.

@@ -25,7 +25,7 @@ pub struct PropertyStatus {
 pub enum DavCondition {
     /// The token of the lock at this address has to be submitted.
     LockTokenSubmitted(String),
-    /// The lock at this address excludes the one that is asked for.
+    /// The lock at this address excludes the requested one.
     NoConflictingLock(String),
     /// The token is not of a lock that covers the resource.
     LockTokenMatchesRequestUri,

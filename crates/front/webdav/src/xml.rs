@@ -232,7 +232,7 @@ const fn is_xml_char(char: char) -> bool {
     matches!(char, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// The elements that are open, and the one that is complete.
+/// The open elements, and the complete one.
 #[derive(Default)]
 struct OpenElements {
     open: Vec<XmlElement>,

@@ -1,6 +1,6 @@
 //! Cameras that a machine records: admission reserves for each, with its rounds in the time tables, until it refuses one.
 //!
-//! Not here: the streams beside them (`PlannedMachine::carries`), room on the disks for so many days (`isocast plan`).
+//! Not here: the streams that the same disks carry (`PlannedMachine::carries`), room on the disks for a number of days (`isocast plan`).
 
 use dataplane::PlaneConfig;
 use dataplane::control::RecordingPlace;
@@ -21,24 +21,24 @@ pub struct PlannedCameras {
     pub count: u32,
     /// Of each.
     pub rate: BitRate,
-    /// Bytes received from one are durable after so long.
+    /// Bytes received from a camera are durable after this time.
     pub durable: Nanos,
     /// Memory for the blocks of all.
     pub memory: ByteCount,
 }
 
-/// Recordings of a machine, and the streams that it carries beside them.
+/// Recordings of a machine, and the streams that it carries with them.
 #[derive(Debug, Clone)]
 pub struct PlannedRecorder {
     /// Cameras before the first refusal.
     pub cameras: u32,
     /// The resource that is short for one more; none if there are no more.
     pub limited_by: Option<&'static str>,
-    /// The streams beside them.
+    /// The streams that run with them.
     pub beside: Carried,
 }
 
-/// Number of these cameras that a disk records, beside the share of its time that is kept for best effort.
+/// Number of these cameras that a disk records, without the share of its time that is kept for best effort.
 #[must_use]
 pub fn recordings_carried(disk: &DiskProfile, be_share: f64, cameras: PlannedCameras) -> u32 {
     let machine = PlannedMachine {

@@ -17,7 +17,7 @@ use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits, re
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
 
-/// Streams of `rate` that a disk carries with this memory, beside the share of its time that is kept for best effort.
+/// Streams of `rate` that a disk carries with this memory, without the share of its time that is kept for best effort.
 #[must_use]
 pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> Carried {
     let disks = vec![disk.clone()];
@@ -128,7 +128,7 @@ impl PlannedMachine {
         self.carries_beside(self.admission(), rates)
     }
 
-    /// The same beside the reservations of `admission`.
+    /// The same with the reservations of `admission`.
     fn carries_beside(&self, mut admission: Admission, rates: &[BitRate]) -> Carried {
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
         let mut places = vec![0u32; self.disks.len()];

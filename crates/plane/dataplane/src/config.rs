@@ -4,7 +4,7 @@ use schedule::admission::rounds::WRITE_ROUNDS;
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
-/// Ticks in a round of a drive without a head: a disk is asked every tick, and a read may be late by a few. Chosen.
+/// Ticks in a round of a drive without a head: a disk gets requests every tick, and a read may be late by a few. Chosen.
 pub const FLASH_ROUND_TICKS: u64 = 5;
 
 /// Settings of a plane. All derived limits follow from these.
@@ -12,7 +12,7 @@ pub const FLASH_ROUND_TICKS: u64 = 5;
 pub struct PlaneConfig {
     /// Fraction of a cycle at which sockets are fed; 50 ms by default.
     pub tick: Nanos,
-    /// Round of a spinning disk; flash is asked tick by tick.
+    /// Round of a spinning disk; flash gets requests at every tick.
     pub round: Nanos,
     /// Share of disk time best-effort work keeps, 0.0 … 0.9.
     pub be_share: f64,
@@ -23,12 +23,12 @@ pub struct PlaneConfig {
     /// Otherwise they are promised time only on the disks that are read while all of them work, and a stream that finds
     /// no time elsewhere when one fails loses its reservation.
     pub survive_disk_loss: bool,
-    /// A client that takes nothing for so long gives its reservation back; a best-effort delivery ends.
+    /// A client that takes nothing for this time gives its reservation back; a best-effort delivery ends.
     pub stall_max: Nanos,
     /// A read that takes longer marks its disk as failing.
     pub io_deadline: Nanos,
     /// The time to first byte: a guaranteed stream that would start later is refused at once, and one of which nothing was sent for
-    /// so long after all. hls.js gives up itself after 10 s (its default), ExoPlayer after 8 s; the forecast is a bound, and in a herd
+    /// as long after all. hls.js gives up itself after 10 s (its default), ExoPlayer after 8 s; the forecast is a bound, and in a herd
     /// the last one waited for 5 to 8.6 s (decision 0007).
     pub first_byte_max: Nanos,
     /// Pages that no stream read for this time are not kept in memory, which is then given back.
@@ -55,7 +55,7 @@ impl Default for PlaneConfig {
 }
 
 impl PlaneConfig {
-    /// The round in which this disk is asked: admission and the disk's own schedule must mean the same.
+    /// The round in which this disk gets requests: admission and the disk's own schedule must mean the same.
     #[must_use]
     pub fn round_of(&self, profile: &DiskProfile) -> Nanos {
         if profile.rotational { self.round } else { self.tick.saturating_mul(FLASH_ROUND_TICKS) }

@@ -16,14 +16,14 @@ use crate::port::{Io, Token};
 const OUTBOX: usize = 3 * limits::STREAMS_MAX;
 /// Events are reported while there are fewer reports than this. Chosen: a part of the room.
 const EVENT_REPORTS_MAX: usize = OUTBOX / 4;
-/// Commands are taken while the reports fill no more than one in so many of their room: each may cause some. Chosen.
+/// Commands are taken while the reports fill no more than one part in this number of their room: each may cause some. Chosen.
 const COMMANDS_PART: usize = 2;
 /// Messages between the parts for each stream: most are under way when a disk fails and all its streams receive the
 /// report. Chosen.
 const MESSAGES_PER_STREAM: usize = 4;
 const NO_EVENT: Event = Event::DiskRecovered { disk: DiskId(u16::MAX) };
 
-/// The state that each part receives beside its own.
+/// The state that each part receives in addition to its own.
 #[derive(Debug)]
 pub(crate) struct PlaneContext<I> {
     pub(crate) io: I,

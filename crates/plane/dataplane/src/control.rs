@@ -31,7 +31,7 @@ pub enum Command {
     /// Take the content just stored into the buffers, as far as there is room: live content is soon requested. Answered by
     /// [`Report::Kept`].
     Keep(Box<FreshContent>),
-    /// A client that takes nothing for so long gives its reservation back, and loses a best-effort delivery, from now on.
+    /// A client that takes nothing for this time gives its reservation back, and loses a best-effort delivery, from now on.
     SetStall(Nanos),
     /// The capacity of a link from now on; streams that were admitted already continue. Unknown links are ignored.
     SetLink {
@@ -190,7 +190,7 @@ pub enum Service {
         /// changed (the session's next request will use it). The control plane must then release it.
         hold: bool,
     },
-    /// A small read beside the playback of a session, of its disk time: sound, subtitles, an index. Best effort, if the session
+    /// A small read during the playback of a session, of its disk time: sound, subtitles, an index. Best effort, if the session
     /// has no share of that disk from which it can be read.
     Beside {
         /// The session's reservation.
@@ -228,7 +228,7 @@ pub struct Ending {
     pub misses: u64,
     /// From start to end.
     pub duration: Nanos,
-    /// The reservation still held (only if `hold` was asked for and the stream kept it).
+    /// The reservation still held (only if the command set `hold` and the stream kept it).
     pub held: Option<ReservationId>,
 }
 

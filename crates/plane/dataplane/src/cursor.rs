@@ -57,7 +57,7 @@ pub(crate) struct Cursor {
 /// The bytes at a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtCursor {
-    /// Literal bytes, so many left in the segment.
+    /// Literal bytes, with the number left in the segment.
     Literal { left: u64 },
     /// Content: the page, the offset in it, and how many bytes of it belong to this segment from here.
     Content { key: PageKey, within: u64, left: u64 },

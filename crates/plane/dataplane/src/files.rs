@@ -37,7 +37,7 @@ impl FileTable {
         }
     }
 
-    /// Whether so many files more can be open.
+    /// Whether this number of further files can be open.
     pub(crate) fn has_room(&self, files: usize) -> bool {
         self.free.len() >= files
     }

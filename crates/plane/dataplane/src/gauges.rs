@@ -122,7 +122,7 @@ pub struct DiskGauges {
 pub struct LinkGauges {
     /// Bits per second that are not promised.
     pub left_bps: Gauge,
-    /// Bytes of small reads that left by it beside the plane, which takes them off its best effort. Not written by the
+    /// Bytes of small reads that left by it outside the plane, which takes them off its best effort. Not written by the
     /// plane, but by one thread at a time all the same.
     pub small_bytes: Gauge,
 }
@@ -182,7 +182,7 @@ pub struct PlaneGauges {
 }
 
 impl Gauges {
-    /// All zero, for so many stream slots and disks.
+    /// All zero, for these numbers of stream slots and disks.
     #[must_use]
     pub fn new(streams: usize, disks: usize) -> Self {
         Self {

@@ -35,7 +35,7 @@ pub(crate) struct ArenaMemory {
     renewed: Option<Chunks>,
     /// When a step to give back is looked for next.
     check_at: Nanos,
-    /// The last step could not be had: none is asked for before this time.
+    /// The last step got no memory: the next one is requested at this time at the earliest.
     retry_at: Nanos,
 }
 
@@ -102,7 +102,7 @@ impl ArenaMemory {
         }
     }
 
-    /// When [`ArenaMemory::next_change`] wants to be asked although nothing happened.
+    /// When [`ArenaMemory::next_change`] should be called although nothing happened.
     pub(crate) fn next_wakeup(&self) -> Option<Nanos> {
         let may_shrink = self.changing.is_none() && self.present[1..].contains(&true);
         may_shrink.then_some(self.check_at)
@@ -147,7 +147,7 @@ mod tests {
         cache.present()
     }
 
-    /// Reads so many chunks of a content, each given back at once.
+    /// Reads this number of chunks of a content, each given back at once.
     fn read(cache: &mut Cache, version: u64, chunks: u64) {
         for chunk in 0..chunks {
             let key = PageKey { version: ContentVersion(version), index: chunk * u64::from(CHUNK_PAGES) };
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    /// Three streams are sent a chunk each of so many contents, which lends it to their sockets.
+    /// Three streams are sent a chunk each of this number of contents, which lends it to their sockets.
     fn lend(cache: &mut Cache, chunks: u64) {
         for version in 0..chunks {
             let key = |index| PageKey { version: ContentVersion(version), index };

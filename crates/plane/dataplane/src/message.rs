@@ -72,7 +72,7 @@ pub(crate) enum ToAdmitter {
     Waits { slot: u32, conditions: StartConditions },
     /// A round of a disk began; the conditions of a start in it.
     Round { disk: DiskId, conditions: StartConditions },
-    /// The first reads of a stream that waited are asked for; the conditions of the next start.
+    /// The first reads of a waiting stream are requested; the conditions of the next start.
     Begun { disk: DiskId, conditions: StartConditions },
     /// A stream has no first byte after the time to first byte.
     StartsTooLate { slot: u32 },

@@ -1,6 +1,6 @@
 //! The loop: the cyclic pipeline of HiTactix §3.2.
 //!
-//! Each step of the wheel feeds the streams with a tick in it from buffers read earlier; each round every disk is asked
+//! Each step of the wheel feeds the streams with a tick in it from buffers read earlier; each round every disk gets requests
 //! for the blocks of later rounds; in between, completions and commands are taken in. One submission carries all
 //! requests of a step. Three parts do this, which know each other by messages only (decision 0036): the admitter, the
 //! fetcher and the pacer. The loop gives them the time, and carries their messages.

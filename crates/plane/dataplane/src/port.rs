@@ -30,7 +30,7 @@ pub struct FileSlot(pub u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SocketSlot(pub u32);
 
-/// Chunks with memory that is brought in or given back together. The first so many have theirs from the start. Chosen:
+/// Chunks with memory that is brought in or given back together. This number of them has memory from the start. Chosen:
 /// 32 MiB, of which a server with few streams needs no second one.
 pub const STEP_CHUNKS: u32 = 32;
 
@@ -80,7 +80,7 @@ pub enum Sharing {
     Shared,
 }
 
-/// From so many streams on, bytes count as shared: replacing 256 KiB of lent memory costs as much as two copies of it
+/// From this number of streams on, bytes count as shared: replacing 256 KiB of lent memory costs as much as two copies of it
 /// (measured: 90 µs against 44 µs each).
 pub const SHARED_STREAMS_MIN: u32 = 3;
 

@@ -156,7 +156,7 @@ impl Arena {
 /// Linux 5.18: as `MADV_DONTNEED`, for locked memory too.
 const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 
-/// True if this process may lock so many bytes: the limit counts only without the capability.
+/// True if this process may lock this number of bytes: the limit counts only without the capability.
 fn may_lock(bytes: u64) -> bool {
     let capable = capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::IPC_LOCK));
     capable || getrlimit(Resource::Memlock).current.is_none_or(|limit| limit >= bytes)

@@ -38,7 +38,7 @@ pub fn retry_while_in_use<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::
 /// Purpose of opening a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Reading, beside other readers.
+    /// Reading, with other readers.
     Read,
     /// Writing, alone.
     Write,

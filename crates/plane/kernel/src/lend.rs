@@ -24,8 +24,8 @@ const PAGE_BYTES: u64 = limits::DIRECT_ALIGN;
 const WORD_PAGES: u64 = u64::BITS as u64;
 const HUGE_PAGES: u64 = crate::mapping::HUGE_PAGE_BYTES as u64 / PAGE_BYTES;
 /// Pages that were lent are replaced later, but the kernel frees a huge page only when all of it was replaced (or when
-/// memory is short). So the lent pages of huge pages that were lent in part take memory beyond the arena: about one
-/// part of it in so many at most. From then on only memory is lent that was lent before.
+/// memory is short). So the lent pages of huge pages that were lent in part take memory beyond the arena: at most
+/// one part in this number of it. From then on only memory is lent that was lent before.
 const SPARE_SHARE: u64 = 8;
 
 /// Marks of the pages that are lent, and the pipe they pass through.

@@ -194,7 +194,7 @@ impl fmt::Display for Permissions {
     }
 }
 
-/// Lets this process open so many files beside a few of its own.
+/// Lets this process open this number of files, and a few of its own.
 ///
 /// # Errors
 /// So many are not permitted; the text says how to permit them.

@@ -1,6 +1,6 @@
-//! Scheduling of threads: in real time, or as ordinary ones beside the plane.
+//! Scheduling of threads: in real time, or as ordinary threads next to the plane.
 //!
-//! Promise: no thread is changed but the calling one, or the one that is started. Not here: the choice of threads that
+//! Promise: no thread is changed but the calling or the started one. Not here: the choice of threads that
 //! get real time, and the report of a refusal.
 
 use std::io;

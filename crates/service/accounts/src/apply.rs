@@ -28,7 +28,7 @@ const BUDGETS_MAX: u64 = 100_000;
 const RESERVATIONS_MAX: u64 = 1000;
 /// Reservations ahead of one account.
 const RESERVATIONS_OF_ACCOUNT_MAX: u64 = 100;
-/// An expired link is listed, and its use is answered as one of an expired link, for so long, s.
+/// An expired link is listed, and its use is answered as one of an expired link, for this time, s.
 const ENDED_KEPT: i64 = 30 * 24 * 3600;
 
 type ChangeStep = Result<Changed, StepError>;

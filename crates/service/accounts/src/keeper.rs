@@ -1,7 +1,7 @@
 //! The thread of a server that has the database, and the socket by which commands announce their changes.
 //!
 //! Promise: no caller waits for the database on its own thread; changes that wait become durable together; a change by a command is in
-//! force when [`announce`] returns, and one that was not announced within [`LOOK_PERIOD`]. Not here: the changes (`apply`).
+//! force when [`announce`] returns, and an unannounced change within [`LOOK_PERIOD`]. Not here: the changes (`apply`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -35,7 +35,7 @@ const LOOK_PERIOD: Duration = Duration::from_secs(1);
 const CARE_PERIOD: Duration = Duration::from_secs(60);
 /// Longest wait of a command for the server.
 const ANNOUNCE_TIME_MAX: Duration = Duration::from_secs(5);
-/// Longest wait for the announcement of one that is connected: less than another one waits behind it.
+/// Longest wait for the announcement of a connected command: less than another waits behind it.
 const ANNOUNCED_TIME_MAX: Duration = Duration::from_secs(2);
 /// Longest line of a command, bytes.
 const ANNOUNCED_BYTES_MAX: usize = 32 * 1024;

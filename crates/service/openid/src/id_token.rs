@@ -56,7 +56,7 @@ impl<'a> UnprovenToken<'a> {
         parts().ok_or_else(|| refused("it is no signed token of three parts"))
     }
 
-    /// True if the keys have one that it may be signed by: otherwise they may be old.
+    /// True if one of the keys may have signed it: otherwise they may be old.
     pub(crate) fn has_key_in(&self, keys: &KeySet) -> bool {
         keys.verifies(&self.header.alg, self.header.kid.as_deref(), &[], &[]).is_some()
     }

@@ -1,6 +1,6 @@
 //! The provider's public keys (RFC 7517), and the signatures that they verify (RFC 7515, RFC 7518, RFC 8037).
 //!
-//! Promise: the algorithm belongs to the key, so that no token chooses one that its key is not for; symmetric ones and `none` are none.
+//! Promise: the algorithm belongs to the key, so that no token chooses another; symmetric ones and `none` are none.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

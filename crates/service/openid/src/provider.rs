@@ -70,7 +70,7 @@ pub struct ProviderSettings {
     pub client: String,
     /// The secret that it shares with this server, if any.
     pub secret: Option<String>,
-    /// Scopes that are asked for, `openid` among them.
+    /// Scopes of the request, `openid` among them.
     pub scopes: String,
     /// The claim with an account's name.
     pub name_claim: String,

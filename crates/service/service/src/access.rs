@@ -240,8 +240,8 @@ impl<R: ServerRight> Permit<R> {
     }
 }
 
-/// Leave of an account to see and change its own credentials: password, tokens, links, logins. Of one that administers the server, those of
-/// all.
+/// Leave of an account to see and change its own credentials: password, tokens, links, logins. Of an account that administers the server,
+/// those of all.
 #[derive(Debug, Clone)]
 pub struct OwnPermit {
     account: Option<Arc<str>>,

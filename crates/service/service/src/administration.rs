@@ -1,6 +1,6 @@
 //! Changes of accounts, groups, tokens, logins and links by clients of front ends, and lists of them.
 //!
-//! Promise: each call takes a permit; an account sees and changes its own credentials only, one that administers the server those of all;
+//! Promise: each call takes a permit; an account sees and changes its own credentials only, an administrator of the server those of all;
 //! an account gives others no right by a link that it does not have itself. Not here: judging (`access`), keeping (the crate `accounts`).
 
 use std::net::IpAddr;
@@ -21,9 +21,9 @@ use crate::budgets::{BudgetKey, BudgetLimits};
 use crate::contents::{ContentPath, NameKind, PathError, StoreError};
 use crate::logins::{LoginError, PASSWORD_BYTES_MAX, PASSWORD_BYTES_MIN, hash_password};
 
-/// A login of a browser that is not used for so long ends, s.
+/// A login of a browser that is not used for this time ends, s.
 pub const LOGIN_IDLE: u64 = 7 * 24 * 3600;
-/// A login of a browser ends after so long in any case, s.
+/// A login of a browser ends after this time in any case, s.
 pub const LOGIN_LIFE: u32 = 30 * 24 * 3600;
 /// Longest look for what a command shares.
 const LOOK_TIME_MAX: Duration = Duration::from_secs(2);
@@ -474,7 +474,7 @@ async fn made(service: &MediaService, change: AccountChange) -> Result<(i64, Str
     }
 }
 
-/// The time so long from now, seconds since 1970.
+/// The end of a span from now, seconds since 1970.
 fn ends_after(service: &MediaService, seconds: u32) -> Result<u64, WishError> {
     if seconds == 0 { Err(WishError::Zero) } else { Ok(service.accounts.now().saturating_add(u64::from(seconds))) }
 }

@@ -23,10 +23,10 @@ use crate::remedies::{Remedy, remedy_of};
 const QUOTA_PERCENT: u64 = 95;
 const DAY_SECONDS: f64 = 86_400.0;
 
-/// A volume that has not been scrubbed for so long is an alarm.
+/// A volume that has not been scrubbed for this time is an alarm.
 const SCRUB_SECONDS: f64 = 40.0 * DAY_SECONDS;
 
-/// A certificate that has not been renewed by so long before its end is an alarm.
+/// A certificate that has not been renewed by this time before its end is an alarm.
 const EXPIRES_SOON_SECONDS: f64 = 14.0 * 86_400.0;
 
 /// The figures that alarms are judged by, read once for a page that shows them as well.

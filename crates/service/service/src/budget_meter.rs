@@ -1,4 +1,4 @@
-//! Meters of budgets: bytes sent and received, and requests, against so many per second.
+//! Meters of budgets: bytes sent and received, and requests, against a limit per second.
 //!
 //! Each meter has a moment until which all that it has let pass is paid for at its rate. What passes moves it on; it may be [`AHEAD_MAX`] ahead of
 //! the clock, so that short bursts pass at once. No timer runs, and a meter that is behind the clock is forgotten.

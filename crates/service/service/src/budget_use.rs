@@ -19,7 +19,7 @@ use crate::budgets::{BudgetKey, BudgetLimit, BudgetLimits, BudgetRefusal, Charge
 use crate::client::Client;
 use crate::media_service::MediaService;
 
-/// The part of a rate that best effort has in any case: one in so many.
+/// Best effort has one part in this number of a rate in any case.
 const REST_PART: u64 = 64;
 
 /// Counts a request of `client` with this permit towards its budgets.
@@ -153,7 +153,7 @@ impl StoredClaim {
         Ok(())
     }
 
-    /// The upload is stored, with so many bytes.
+    /// The upload is stored, with this number of bytes.
     pub(crate) fn stored(mut self, bytes: u64) {
         self.stored = Some(bytes);
     }

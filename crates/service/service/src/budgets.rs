@@ -1,7 +1,7 @@
 //! Budgets: how much of the server each account, group, token, signed link and address may have at once.
 //!
 //! Every request is charged to budgets ([`ChargedBudgets`]): that of its address, or those of its account, the account's groups and its
-//! token; a signed link's beside the address's. What a budget limits is refused beyond the limit, but for reservations that no client
+//! token; a signed link's in addition to the address's. Beyond its limit a budget refuses, but for reservations that no client
 //! reads just now: what is held of these beyond the budget yields to newcomers, the oldest first, before a request is refused.
 //!
 //! An address may hold so a tenth of all that is promised of the resource that is short ([`ADDRESS_IDLE_PART`]), and
@@ -21,7 +21,7 @@ use units::{BitRate, ByteCount, Nanos, ReservationId, StreamId};
 
 use crate::shares::{NETWORK_BITS, network};
 
-/// The part of all that is promised that an address may hold without reading it: one in so many.
+/// An address may hold one part in this number of all promises without reading it.
 pub const ADDRESS_IDLE_PART: u64 = 10;
 /// Reservations that an address may hold without reading them in any case.
 pub const ADDRESS_IDLE_STREAMS: u64 = 4;

@@ -1,6 +1,6 @@
 //! One content on its way to the store, with its share of the quotas and the line in the event log that tells its end.
 //!
-//! Promise: a finished content is durable, counted and listed; one that is dropped is logged with the reason. Not here: the parts
+//! Promise: a finished content is durable, counted and listed; a dropped one is logged with the reason. Not here: the parts
 //! of an upload, and its rate (`ingest`).
 
 use std::net::IpAddr;
@@ -113,7 +113,7 @@ impl Drop for ContentWriter {
         let stored_bytes = std::mem::replace(&mut self.end, Ok(0));
         let end = UploadOutcome { stored_bytes, duration: self.begun.elapsed() };
         if self.path.is_reserved() {
-            // It is a part of another content, which is told when it is whole.
+            // It is a part of another content, which has its event when it is whole.
             return;
         }
         self.service.events.tell(events::upload_ended(&self.path.joined(), self.by(), &end, SystemTime::now()));

@@ -54,7 +54,7 @@ pub(crate) struct DeliveryTerms {
     origin: RateOrigin,
     /// The request names the rate.
     is_named: bool,
-    /// It may be read beside the media that its viewer plays, from the share of that.
+    /// It may be read along with the media that its viewer plays, from the share of that.
     pub(crate) is_companion: bool,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct DeliveryRequest {
     pub(crate) charged: ChargedBudgets,
     /// How the content was opened.
     pub(crate) want: Want,
-    /// When it was asked for.
+    /// When it was requested.
     pub(crate) requested_at: Instant,
 }
 
@@ -116,7 +116,7 @@ pub struct Paced {
 
 /// A delivery that came to its end.
 pub struct Finished {
-    /// The socket, if it went to one; none if the plane is gone, or nothing can be said there any more.
+    /// The socket, if it went to one; none if the plane is gone, or the socket takes nothing any more.
     pub socket: Option<OwnedFd>,
     /// How it ended, or why nothing at all was sent.
     pub end: Result<Ending, DeliveryError>,
@@ -322,7 +322,7 @@ impl Paced {
         self.finished_as(None).await
     }
 
-    /// As [`Paced::finished`]; `failed` names a failure beside the plane, in the words of the event log.
+    /// As [`Paced::finished`]; `failed` names a failure outside the plane, in the words of the event log.
     pub(crate) async fn finished_as(mut self, failed: Option<&'static str>) -> Finished {
         let (delivery, end) = match self.ended.take() {
             Some(ended) => ended,
@@ -497,7 +497,7 @@ async fn enter(
     Ok(EnteredStream { class: Class::Constant { rate, burst_bytes, held, hold }, viewer, from })
 }
 
-/// Lists a stream, if its budgets admit one more; `from` is one that it continues.
+/// Lists a stream, if its budgets admit one more; `from` is the stream that it continues.
 fn list(
     service: &MediaService,
     request: &DeliveryRequest,

@@ -450,7 +450,7 @@ pub fn job_stop_asked(job: &str, (by, user): (IpAddr, Option<&str>), now: System
     stamped(json!({ "event": "job_stop_asked", "job": job, "by": by.to_string(), "user": user }), now)
 }
 
-/// A job's run came to its end, as `run` says; one that failed is an event of its own.
+/// A job's run came to its end, as `run` says; a failed run is an event of its own.
 #[must_use]
 pub fn job_ended(job: &str, kind: &str, run: &api::JobRun, now: SystemTime) -> EventLine {
     let event = if run.outcome == api::JobOutcome::Failed { "job_failed" } else { "job_ended" };
@@ -523,7 +523,7 @@ pub fn certificate_refused(file: &Path, reason: &str, now: SystemTime) -> EventL
     stamped(json!({ "event": "certificate_refused", "file": file.display().to_string(), "reason": reason }), now)
 }
 
-/// A delivery ended; `outcome` is the plane's word, or the failure beside the plane.
+/// A delivery ended; `outcome` is the plane's word, or the failure outside the plane.
 pub(crate) fn stream_ended(
     stream: StreamId,
     path: &str,

@@ -175,7 +175,7 @@ fn room_left(service: &MediaService) -> (u64, u64) {
     (streams.min(room_beside_disks(service, stream_bytes)), recordings)
 }
 
-/// How many more streams that hold so many bytes memory has room for, and each link.
+/// The number of further streams, each with `stream_bytes` of memory, that memory and each link have room for.
 fn room_beside_disks(service: &MediaService, stream_bytes: u64) -> u64 {
     let in_memory = service.gauges.plane.pages_left.get() * CACHE_PAGE_BYTES / stream_bytes.max(1);
     let config = service.config();

@@ -14,7 +14,7 @@ use crate::contents::{ContentPath, PathError};
 
 /// How long a file of a recording may be.
 pub const FILE_TIMES: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(7 * 86_400);
-/// A name has room for the number of one beside it, and for the longer name of a file under way.
+/// A name has room for the number of another content of that name, and for the longer name of a file under way.
 const NAME_BYTES_MAX: usize = 190;
 pub(crate) const DAY: u64 = 86_400;
 /// The last second of the year 9999.

@@ -114,7 +114,7 @@ impl SlotRing {
         Some(self.slots[self.place(start)]).filter(|slot| slot.start == start).unwrap_or_default()
     }
 
-    /// The slots up to `until`, as many as there are from `from` on, so many joined that there are no more than [`POINTS_MAX`].
+    /// The slots up to `until`, as many as there are from `from` on, joined into no more than [`POINTS_MAX`].
     fn points(&self, from: u64, until: u64) -> (u64, Vec<HistorySlot>) {
         let count = (until - from) / self.period + 1;
         let joined = count.div_ceil(POINTS_MAX);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
-/// A use is over when its viewer has been silent for so long.
+/// A use is over when its viewer has been silent for this time.
 const USE_TIME: Duration = Duration::from_secs(3600);
 /// Uses under way at once.
 const USES_MAX: usize = 16 * 1024;

@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::contents::{ContentPath, Contents, Entry, StoreError};
 use crate::lock::lock;
 
-/// No snapshot is taken while those that are held have so many bytes.
+/// No snapshot is taken while the held ones have this number of bytes.
 const BYTES_MAX: usize = 64 << 20;
 /// Directories read at once.
 const SCANS_MAX: usize = 4;
@@ -86,7 +86,7 @@ impl Default for Listings {
 }
 
 impl Listings {
-    /// The entries of the directory at `path`, or the `first` so many of them.
+    /// The entries of the directory at `path`, or the `first` of them.
     ///
     /// # Errors
     /// The store's error, or that too many bytes are held already.
@@ -179,7 +179,7 @@ impl Listings {
         });
     }
 
-    /// The directory of this name; if so many are in use that it cannot be known to others, for one reader.
+    /// The directory of this name; for one reader alone if the table of shared ones is full.
     fn directory(&self, name: &str) -> Arc<Directory> {
         let mut directories = lock(&self.directories);
         let asked = self.questions.fetch_add(1, Ordering::AcqRel);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Lines that may wait for the writer.
 const LINES_MAX: usize = 4096;
 
-/// Written at once, when so many bytes wait.
+/// Written at once, when this number of bytes waits.
 const BATCH_BYTES: usize = 64 * 1024;
 
 /// Where lines go.
@@ -124,7 +124,7 @@ impl Default for KindLimit {
 }
 
 impl KindLimit {
-    /// At most so many lines of each kind in `period`, and one count of those left out.
+    /// At most this number of lines of each kind in `period`, and one count of those left out.
     pub(crate) fn new(most: u32, period: Duration) -> Self {
         Self { most, period, kinds: Mutex::default() }
     }

@@ -1,6 +1,6 @@
 //! The order in which passwords are verified: one at a time, those of the networks first that have tried least.
 //!
-//! Promise: guessing keeps no other network's first login out: each try, one that is turned away as well, moves the next ones of its
+//! Promise: guessing keeps no other network's first login out: each try, also a refused one, moves the next ones of its
 //! network back, and counts in part against the networks around it (a /56 and a /48 of IPv6, a /24 and a /16 of IPv4). Memory is
 //! bounded however many networks try. Not here: the verification (`logins`).
 
@@ -53,7 +53,7 @@ impl Default for LoginQueue {
 
 impl LoginQueue {
     /// Waits for a turn. `None`: it is turned away, for as many wait as there are places for, and none of them has tried more often; or
-    /// one that has tried less often came after it.
+    /// a network with fewer tries came after it.
     pub(crate) async fn turn(self: &Arc<Self>, from: IpAddr) -> Option<LoginTurn> {
         let waits = {
             let mut state = lock(&self.0);
@@ -95,7 +95,7 @@ impl QueueState {
         Some(waits)
     }
 
-    /// The one that has the next turn.
+    /// The login that has the next turn.
     fn next(&mut self) -> Option<WaitingLogin> {
         self.waiting.retain(|login| !login.turn.is_closed());
         let places = 0..self.waiting.len();

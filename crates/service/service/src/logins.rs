@@ -23,7 +23,7 @@ use crate::accounts::{AccountToken, Accounts, CredentialKind, SignedLink};
 use crate::lock::lock;
 use crate::login_queue::LoginQueue;
 
-/// A login that was right is not verified again for so long after its last use.
+/// A login that was right is not verified again for this time after its last use.
 const REMEMBERED_TIME: Duration = Duration::from_secs(600);
 /// Remembered at once.
 const REMEMBERED_MAX: usize = 1024;
@@ -301,7 +301,7 @@ mod tests {
         for guess in storm {
             outcomes.push(guess.await.expect("no panic"));
         }
-        // On a busy machine the last ones have waited for so long as they may.
+        // On a busy machine the last ones have waited for as long as they may.
         let is_wrong = |outcome: &&Result<_, _>| matches!(outcome, Err(LoginError::Wrong | LoginError::Busy));
         assert_eq!(outcomes.iter().filter(is_wrong).count(), WAITING_MAX, "none is right");
         assert_eq!(logins.queue.waiting(), 0);

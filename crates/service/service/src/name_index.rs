@@ -11,9 +11,9 @@ use tokio::sync::Mutex;
 
 use crate::contents::{ContentPath, Contents, Entry, NameKind, StoreError};
 
-/// Names of a snapshot at most: 130 MB with paths of 100 bytes, each of which is there twice, beside its entry with name and tag.
+/// Names of a snapshot at most: 130 MB with paths of 100 bytes, each of which is there twice, and its entry with name and tag.
 const NAMES_MAX: usize = 200_000;
-/// A snapshot serves requests for so many times as long as reading it took.
+/// A snapshot serves requests for this multiple of the time of reading it.
 const FRESH_FACTOR: u32 = 9;
 
 /// The latest snapshot of all names.
@@ -42,7 +42,7 @@ pub struct NamedItem {
 }
 
 impl NameIndex {
-    /// The latest snapshot, or one that is taken now for all that wait. It is taken to its end, also if the client leaves.
+    /// The latest snapshot, or a new one for all that wait. It is taken to its end, also if the client leaves.
     pub(crate) async fn latest(
         &self,
         contents: &Arc<dyn Contents>,

@@ -47,10 +47,10 @@ pub enum NamespaceError {
     /// Source and destination are the same, or one lies in the other.
     #[error("source and destination are the same, or one lies in the other")]
     Overlap,
-    /// The trash is off, or has no room for so much.
+    /// The trash is off, or has no room for this item.
     #[error("it is larger than the trash may be, or the trash is off: remove it for good")]
     NoTrash,
-    /// A copy of so many contents is not made at once.
+    /// A copy of this number of contents is not made at once.
     #[error("a copy makes at most {COPIED_MAX} contents and folders at once: copy parts of it")]
     TooMany,
 }

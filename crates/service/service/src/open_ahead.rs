@@ -1,4 +1,4 @@
-//! Opening the next content of a session before it is asked for: the segment behind `s07.ts` is `s08.ts`.
+//! Opening the next content of a session before its request: the segment behind `s07.ts` is `s08.ts`.
 //!
 //! The look-ups of an open (the directory, the extents, on a volume the checksums, where nothing says the rate the container too) are in
 //! memory by the time the player asks. The content itself is not read: its session's clock says when that is due.

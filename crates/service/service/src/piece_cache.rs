@@ -40,7 +40,7 @@ pub(crate) struct SmallPiece {
 pub(crate) enum PieceState {
     /// Its bytes, which may be sent now.
     Kept(Bytes),
-    /// It was asked for lately: it is worth keeping.
+    /// It was requested lately: it is worth keeping.
     Again,
     /// Nothing.
     Unknown,
@@ -76,7 +76,7 @@ impl PieceCache {
         Self { gauges, kept: Mutex::default(), allowances: Mutex::new([None; LINKS_MAX]), held: Mutex::default() }
     }
 
-    /// Looks for a piece that would leave by `link` now, and remembers that it was asked for.
+    /// Looks for a piece that would leave by `link` now, and remembers the request.
     pub(crate) fn look(&self, piece: SmallPiece, link: LinkId, now: Instant) -> PieceState {
         let mut kept = lock(&self.kept);
         match kept.find(&piece) {

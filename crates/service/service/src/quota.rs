@@ -1,8 +1,8 @@
 //! Quotas: how much may lie below a folder, known without asking a disk.
 //!
 //! Promise: uploads under way count; an upload that does not fit is refused before its first byte where its length is known, else with the
-//! first byte too many, and nothing is removed for one that cannot be stored. The quotas of an upload follow from the folder that its path
-//! leads to, by any way. Not here: the look at the contents of a folder and the removal of the oldest, by the job that waits in
+//! first byte too many, and nothing is removed for an upload that cannot be stored. The quotas of an upload follow from the folder that its
+//! path leads to, by any way. Not here: the look at the contents of a folder and the removal of the oldest, by the job that waits in
 //! [`Quotas::wanted`].
 
 use std::collections::HashSet;

@@ -24,8 +24,8 @@ pub struct RateTerms {
 /// only fill its buffer if that takes less time than to play it.
 const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
-/// A client without an account or link may ask for so many times the need of a content. Chosen: the need is a mean, which variable bit rates
-/// exceed for longer than a player buffers (decision 0086).
+/// A client without an account or link may request at most this multiple of a content's need. Chosen: the need is a mean, which variable
+/// bit rates exceed for longer than a player buffers (decision 0086).
 const NEED_FACTOR: u64 = 2;
 
 /// The rate that a request names.

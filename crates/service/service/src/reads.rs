@@ -25,7 +25,7 @@ use crate::rate::{RateTerms, RequestedRate};
 use crate::session::{ContentPart, Viewer};
 use crate::small_reads;
 
-/// A read up to so many bytes may be a look at an index, or belong to the media that its viewer plays: sound, subtitles, a
+/// A read up to this number of bytes may be a look at an index, or belong to the media that its viewer plays: sound, subtitles, a
 /// playlist.
 const SMALL_READ_BYTES_MAX: u64 = 1 << 20;
 
@@ -118,7 +118,7 @@ impl ContentRead {
     }
 
     /// Gives the terms of the delivery. A look at the index of the media that the viewer plays uses its reservation, or else the
-    /// rate that is left over; so does a read that a player makes beside the parts it plays. So does one that names no rate, of a viewer
+    /// rate that is left over; so does a read that a player makes along with the parts it plays. So does a read without a rate, of a viewer
     /// that names that of what it plays: sound in files of its own, in a playlist of HLS.
     fn terms(&self, service: &MediaService) -> DeliveryTerms {
         let ranges = self.body.iter().filter(|segment| matches!(segment, Segment::Range { .. }));
@@ -179,7 +179,7 @@ pub async fn open_content(
 }
 
 /// Opens the content at the permit's path for a read of `viewer` that asks for `rate`. Where that is not said, the container is looked into,
-/// but for a small content that is read beside what the viewer plays: each look is a seek, and 72 viewers with sound of its own made
+/// but for a small content that is read along with the viewer's media: each look is a seek, and 72 viewers with sound of its own made
 /// twelve of them in a second, which no disk time was promised for.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
-//! Names of recordings: one recording at a time has a name, and keeps its place for one that comes back to it.
+//! Names of recordings: one recording at a time has a name, and keeps its place for a recording that comes back to it.
 //!
 //! Promise: a second recording of a name is refused while the first one sends, and takes its place when that has been silent, or ends soon; the place of
-//! one that broke off is held for as long as a viewer's. Not here: the definition of a place (`recording`), the names of contents
+//! that of a broken one is held for as long as a viewer's. Not here: the definition of a place (`recording`), the names of contents
 //! (`store`).
 
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ use crate::contents::ContentPath;
 use crate::lock::lock;
 use crate::recording_pace::RecordingProgress;
 
-/// A recording that was silent for so long gives way to another one of its name: a camera that lost its connection comes back sooner than
+/// A recording that was silent for this time gives way to another one of its name: a camera that lost its connection comes back sooner than
 /// TCP tells the server. Chosen: half of the least time after which a client's silence ends an upload.
 const SILENT: Nanos = Nanos::from_secs(5);
 /// Time that the first recording of a name has to end when another one comes: it may have given way, or be that of a camera which lost its

@@ -18,11 +18,11 @@ use crate::contents::ContentPath;
 use crate::lock::lock;
 use crate::session_request::Viewer;
 
-/// The room of a reservation is kept from so long before its beginning, s: streams that began earlier have so long to end.
+/// The room of a reservation is kept from this time before its beginning on, s: streams that began earlier have as long to end.
 pub const AHEAD: u64 = 3600;
 /// Longest reservation, s.
 pub const LENGTH_MAX: u64 = 7 * 24 * 3600;
-/// A reservation begins at most so long from now, s.
+/// A reservation begins at most this time from now, s.
 pub const FROM_MAX: u64 = 366 * 24 * 3600;
 
 /// A reservation to be made.

@@ -36,7 +36,7 @@ const CONCATENATED_MAX: usize = 64;
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
 /// An older request has this long to give way to a newer one: it ends the write that it is in.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(10);
-/// The journal is written anew after so many lines more than there are uploads.
+/// The journal is written anew after this number of lines beyond the number of uploads.
 const SPARE_LINES_MAX: usize = 4_096;
 
 /// Why an upload is not begun or continued.

@@ -1,4 +1,4 @@
-//! The bytes of uploads that are continued: each request's bytes are a content of their own under a hidden name beside the target, and
+//! The bytes of uploads that are continued: each request's bytes are a content of their own under a hidden name in the target's folder, and
 //! become the target when all are there.
 //!
 //! Promise: a part that is counted is durable; a request that breaks off leaves the bytes that came of it, unless a checksum was to prove
@@ -25,7 +25,7 @@ use crate::pipeline::Stages;
 use crate::resumable::{KeptUpload, ResumableUploads, ResumeError, UploadRecord, UploadRole};
 use crate::stored_parts::{PARTS_MAX, StoredParts, part_path};
 
-/// A client waits this long for bytes that a crash left: a disk full of streams has little time for them, and one that is gone has none.
+/// A client waits this long for bytes that a crash left: a disk full of streams has little time for them, and a disk that is gone has none.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
 
 /// Terms of an append.
@@ -208,7 +208,7 @@ impl ResumableUploads {
         Ok(())
     }
 
-    /// The path of a part of the upload `id`, which may have another target than the one that it becomes a part of.
+    /// The path of a part of the upload `id`, which may have another target than the content that it becomes a part of.
     fn part_place(&self, id: &str, target: &ContentPath, offset: u64) -> ContentPath {
         part_path(&self.path_of(id).unwrap_or_else(|_| target.clone()), id, offset)
     }

@@ -72,7 +72,7 @@ impl RunningStreams {
         lock(&self.0)
     }
 
-    /// Enters a stream, if its budgets admit one more beside those that run; `from` is one that loses its reservation to it.
+    /// Enters a stream, if its budgets admit one more; `from` is the stream that loses its reservation to it.
     ///
     /// # Errors
     /// A budget has as many streams as it may, or they are sent at its whole rate.
@@ -114,7 +114,7 @@ impl RunningStreams {
     /// # Errors
     /// There is none of this number, it is a recording, or too much is under way.
     pub(crate) fn stop(&self, stream: StreamId, plane: &PlaneClient) -> Result<String, StopError> {
-        // Its end is not looked at before the plane was asked for it.
+        // Its end is not looked at before the request to the plane.
         let mut running = self.lock();
         let known = running.get_mut(&stream).ok_or(StopError::Unknown)?;
         if known.incoming.is_some() {

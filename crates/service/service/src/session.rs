@@ -1,6 +1,6 @@
 //! Sessions: the reads of one viewer share the reservations made for it.
 //!
-//! A player opens the range that it seeks to before it closes the one that it leaves, it looks at the index in between, and it
+//! A player opens the range that it seeks to before it closes the range that it leaves, it looks at the index in between, and it
 //! takes a film as a hundred segments. So a reservation belongs to the viewer, and passes from read to read:
 //!
 //! 1. A reservation that the viewer still holds from a read that has ended serves its next read.
@@ -128,7 +128,7 @@ impl Sessions {
         self.table.get(viewer).is_some_and(|shares| shares.iter().any(|share| share.content == content))
     }
 
-    /// The viewer's reservation of the highest rate, if that is above `rate`: small reads of that rate are made beside it.
+    /// The viewer's reservation of the highest rate, if that is above `rate`: small reads of that rate take from its share.
     #[must_use]
     pub fn share_of(&self, viewer: &Viewer, rate: BitRate) -> Option<ReservationId> {
         let shares = self.table.get(viewer)?.iter().filter(|share| share.terms.rate > rate);
@@ -143,7 +143,7 @@ impl Sessions {
         shares.any(|share| share.terms.is_named)
     }
 
-    /// True if a reservation of a rate above `rate` has been asked for and not been granted yet.
+    /// True if a reservation of a rate above `rate` has been requested and not been granted yet.
     #[must_use]
     pub fn begins(&self, viewer: &Viewer, rate: BitRate) -> bool {
         let mut shares = self.table.get(viewer).into_iter().flatten();
@@ -241,7 +241,7 @@ impl Sessions {
                 Direction::In => (BudgetLimit::Upload, upload),
             };
             for (limit, most) in [(BudgetLimit::Reserved, reserved), of_direction] {
-                // Most budgets have no limit: all streams are looked through for one that has.
+                // Most budgets have no limit: a limit needs a look through all streams.
                 let Some(most) = most else { continue };
                 let (reads, recordings) = self.rates_of(key, |_| true);
                 let used = match limit {
@@ -478,7 +478,7 @@ impl Sessions {
     }
 }
 
-/// Takes out a reservation of which the read was left for a newer one that has its own.
+/// Takes out a reservation of which the read was left for a newer read that has its own.
 fn continued(shares: &mut Vec<ViewerReservation>) -> Option<ReservationId> {
     let pairs = (0..shares.len()).flat_map(|older| (0..shares.len()).map(move |newer| (older, newer)));
     let (older, newer) = pairs.into_iter().find(|(older, newer)| shares[*newer].continues(&shares[*older]))?;

@@ -1,7 +1,7 @@
 //! The account of a session: the bytes its contents brought against those that its rate promised over all of them.
 //!
 //! The clock is that of decision 0060, seen from the client: playback begins when the first content is whole, and each further content is
-//! due its length at the rate after the one before it, or after it was asked for, if that was later. A content that comes later lets
+//! due its length at the rate after the one before it, or after its request, if that was later. A content that comes later lets
 //! playback stand still, and moves the clock. Only contents that the plane itself sent late count: a client that reads slowly breaks no
 //! promise of the plane.
 //!
@@ -16,7 +16,7 @@ const LAG_LOGGED_MIN: Nanos = Nanos::from_secs(1);
 /// A content that was sent whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WholeContent {
-    /// When it was asked for.
+    /// When it was requested.
     pub requested_at: Nanos,
     /// Its length at the session's rate.
     pub lasts: Nanos,

@@ -77,7 +77,7 @@ pub enum ContentPart {
     Elsewhere,
 }
 
-/// The terms on which a reservation was asked for.
+/// The terms on which a reservation was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReservationTerms {
     /// The disk.

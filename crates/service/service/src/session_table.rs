@@ -33,7 +33,7 @@ use crate::session_account::{SessionAccount, WholeContent};
 use crate::unread::UnreadStreams;
 
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
-/// client that takes nothing for so long, twenty ticks, does not play.
+/// client that takes nothing for this time, twenty ticks, does not play.
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for a plane with a full queue to take releases: half of the time that a start may take.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -304,7 +304,7 @@ impl SessionTable {
         some
     }
 
-    /// Keeps the reservation of a viewer for it for so long; false: it has none.
+    /// Keeps the reservation of a viewer for this time; false: it has none.
     pub(crate) fn keep(&self, viewer: &Viewer, time: Nanos) -> bool {
         self.lock().keep(viewer, self.now().saturating_add(time))
     }

@@ -72,7 +72,8 @@ impl<K: Eq + Hash> Drop for Share<K> {
     }
 }
 
-/// The network of an address: of IPv6 its first so many bits, because a client has all the addresses behind them; of IPv4 the address.
+/// The network of an address: of IPv6 its first `bits` bits, because a client has all the addresses behind them; of IPv4 the
+/// address.
 #[must_use]
 pub fn network(address: IpAddr, bits: u32) -> IpAddr {
     match address.to_canonical() {

@@ -19,8 +19,8 @@ use crate::piece_cache::{PieceCache, PieceState, SMALL_BYTES_MAX, SmallPiece};
 use crate::pipeline::{Stage, StageError, Stages};
 use crate::rate::Decision;
 
-/// The bytes of a small best-effort read, if they are kept and may be sent now. Otherwise, if it was asked for before, `stages`
-/// gets one that keeps the bytes that pass.
+/// The bytes of a small best-effort read, if they are kept and may be sent now. Otherwise, if it was requested before, `stages`
+/// gets a stage that keeps the passing bytes.
 pub(crate) fn kept_bytes(service: &MediaService, request: &DeliveryRequest, stages: &mut Stages) -> Option<Bytes> {
     let (Decision::BestEffort, [Segment::Range { offset, length: length @ ..=SMALL_BYTES_MAX }]) =
         (request.terms.decision, request.body.as_slice())

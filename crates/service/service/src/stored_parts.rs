@@ -1,4 +1,4 @@
-//! The parts of an upload that is continued: contents under hidden names beside its target.
+//! The parts of an upload that is continued: contents under hidden names in the folder of its target.
 
 use crate::contents::ContentPath;
 

@@ -49,7 +49,7 @@ impl TrashId {
         Self { removed_ms, number: NEXT.fetch_add(1, Ordering::Relaxed), depth, bytes }
     }
 
-    /// The one that a text names.
+    /// The item that a text names.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(str::parse::<u64>);

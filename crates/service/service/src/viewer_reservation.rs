@@ -8,14 +8,14 @@ use crate::budgets::ChargedBudgets;
 use crate::session_account::SessionAccount;
 use crate::session_request::{ContentPart, ReservationSource, ReservationTerms, SessionRequest, StopPoint, Viewer};
 
-/// A viewer without a name plays once its reads have used a reservation for so long; until then it only looks.
+/// A viewer without a name plays once its reads have used a reservation for this time; until then it only looks.
 pub const PLAYS_AFTER: Nanos = Nanos::from_secs(10);
 /// A player closes the read that it leaves within this time after it has begun the next one.
 pub const SEEK_TIME: Nanos = Nanos::from_secs(2);
 /// For the next title, after a read to the end of a content: the player shows the rest of its buffer first.
 pub const AFTER_END: Nanos = Nanos::from_secs(10);
 
-/// A reservation of a viewer, or one that it asks for.
+/// A reservation of a viewer, held or requested.
 #[derive(Debug)]
 pub(crate) struct ViewerReservation {
     pub(crate) terms: ReservationTerms,
@@ -31,7 +31,7 @@ pub(crate) struct ViewerReservation {
     pub(crate) is_series: bool,
     /// Its viewer waits for nothing of its read.
     pub(crate) is_left: bool,
-    /// It was new for this read, which may continue an older one that is about to end.
+    /// It was new for this read, which may continue an older read that is about to end.
     pub(crate) is_fresh: bool,
     /// The bytes that its reads got, against those that it promised.
     pub(crate) account: SessionAccount,
@@ -75,7 +75,7 @@ impl ViewerReservation {
         }
     }
 
-    /// True if it was newly admitted for a read that continues the one which had `older`: that ended soon after it began.
+    /// True if it was newly admitted for a read that continues the read which had `older`: that ended soon after this began.
     pub(crate) fn continues(&self, older: &Self) -> bool {
         let ReservationState::Held { since: ended, .. } = older.state else { return false };
         let is_admitted = !self.is_held() && self.reservation().is_some();
@@ -196,7 +196,7 @@ impl ViewerReservation {
 }
 
 impl SessionRequest {
-    /// True if it may be sound beside the pictures for which a reservation is held.
+    /// True if it may be sound along with the pictures for which a reservation is held.
     pub(crate) fn is_beside(&self, share: &ViewerReservation) -> bool {
         self.is_small && !self.no_room && share.terms.rate > self.terms.rate
     }

@@ -1,4 +1,4 @@
-//! Block devices: the one that a folder lies on, and its profile.
+//! Block devices: the device under a folder, and its profile.
 //!
 //! Promise: folders on one disk get the same [`Device`]; a profile is measured by reading only, and kept.
 //! Not here: the use of a profile (`schedule`), files (`folder`).

@@ -1,6 +1,6 @@
 //! Folders: existing folders of files on the disks they lie on, as a store serves them.
 //!
-//! Promise: one ordinary thread per disk does all that changes it, and openers beside it read; no path leads out of its root; a content
+//! Promise: one ordinary thread per disk does all that changes it, and openers read concurrently; no path leads out of its root; a content
 //! that was read or stored is the version that its entry names.
 //! Not here: the namespace over all roots (`store`), when a disk is used (`schedule`), the order of an upload's steps (`storage`).
 

@@ -1,9 +1,8 @@
 //! A served folder, and whether its path still leads to it.
 //!
 //! Promise: every file opened or written below a root is below the folder that its path leads to now. A folder that is removed, unmounted
-//! (also lazily), or mounted over by another disk is away until it is back; one that is made again, or mounted again, on the same disk is
-//! taken up as it is. A folder that was a mount is never served from below the mount point.
-//! Not here: the entries in it (`worker`).
+//! (also lazily), or mounted over by another disk is away until it is back; a root that is made again, or mounted again, on the same disk
+//! is taken up as it is. A folder that was a mount is never served from below the mount point. Not here: the entries in it (`worker`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -55,8 +55,8 @@ impl StoreCommon {
         self.shared_by(named, waker, Arc::clone(&self.reliance))
     }
 
-    /// The same of a thread for several disks, which is relied on as long as any of `disks` is: one that errs or does not answer is taken
-    /// out by the writes to it, and writes that have no other place fail then.
+    /// The same of a thread for several disks, which is relied on as long as any of `disks` is: a disk that errs or does not answer is
+    /// taken out by the writes to it, and writes that have no other place fail then.
     #[must_use]
     pub fn shared_of_any(&self, named: (DiskId, String), waker: WakeFn, disks: Vec<DiskId>) -> Arc<DiskShared> {
         let each = Arc::clone(&self.reliance);

@@ -203,7 +203,7 @@ pub fn time_of(nanos: i128) -> SystemTime {
     time.unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The time of so many seconds and nanoseconds after 1970.
+/// The time of these seconds and nanoseconds after 1970.
 #[must_use]
 pub fn time_of_parts(seconds: i128, rest: i128) -> SystemTime {
     time_of(nanos(seconds, rest))

@@ -69,7 +69,7 @@ pub enum StoreError {
     /// The uploads under way have all the memory there is for them; try again later.
     #[error("as many uploads are under way as there is memory for; try again later")]
     UploadMemory,
-    /// The buffers for recordings are all reserved: so many MiB are needed, and so many are free.
+    /// The buffers for recordings are all reserved: the MiB needed, and those free.
     #[error("a recording at this rate needs {needed} MiB of buffers, and {free} MiB are free")]
     NoBuffers {
         /// For this recording, in MiB.

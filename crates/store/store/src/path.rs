@@ -183,7 +183,7 @@ impl ContentPath {
     }
 
     /// True if clients are served it though hidden names are not: no name on it is hidden, but for those of files that a program keeps
-    /// beside others ([`is_companion`]), and hidden paths of this run, which no client can spell.
+    /// for others ([`is_companion`]), and hidden paths of this run, which no client can spell.
     #[must_use]
     pub fn is_served(&self) -> bool {
         let is_served = |name: &String| !is_hidden(name) || is_companion(name) || name.starts_with(leftover::PREFIX);
@@ -213,7 +213,7 @@ pub fn is_hidden(name: &str) -> bool {
     name.starts_with('.') || name == "lost+found"
 }
 
-/// True for names of files that macOS keeps beside others, and reports an error if it cannot: they are stored and read as others are, and
+/// True for names of files that macOS keeps for others, and reports an error if it cannot: they are stored and read as others are, and
 /// not listed.
 fn is_companion(name: &str) -> bool {
     const NAMES: [&str; 6] = [".DS_Store", ".Spotlight-V100", ".TemporaryItems", ".Trashes", ".fseventsd", ".hidden"];

@@ -104,7 +104,7 @@ pub struct UploadPlace {
 /// A content that is visible, and durable or soon so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Published {
-    /// Its name: its own, or one beside it.
+    /// Its name: its own, or a numbered one.
     pub path: ContentPath,
     /// Modification time of the content that it replaced.
     pub replaced: Option<SystemTime>,

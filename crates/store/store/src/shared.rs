@@ -147,7 +147,7 @@ impl DiskShared {
         std::mem::take(&mut *lock(&self.aborted))
     }
 
-    /// True if there is no upload that the thread has something to do with. Of one that is begun or ends just now the thread
+    /// True if there is no upload that the thread has something to do with. Of an upload that begins or ends just now the thread
     /// knows already: `aborted` is emptied before the gauge is looked at.
     pub fn is_settled(&self) -> bool {
         let none_ends = lock(&self.aborted).is_empty();

@@ -146,7 +146,7 @@ impl<H> Default for WalkState<H> {
 }
 
 impl<H: Clone> WalkState<H> {
-    /// Walks through another folder. Not again through one that was met.
+    /// Walks through another folder. Never through the same folder again.
     pub fn begin(&mut self, folder: H, id: Option<FileId>) {
         debug_assert!(
             self.levels.is_empty() && self.entering.is_none(),

@@ -1,7 +1,8 @@
 //! States of a volume's disks as they change, and disks that come back.
 //!
 //! Promise: each change of a disk's state becomes one event (`volume_disk`); a disk that was taken out and answers again is filled with
-//! the changes it missed, after pauses that grow while it fails again; the reason of one that cannot be filled is an event, too. Not here: taking a disk out (`core`), filling it (`upkeep`).
+//! the changes it missed, after pauses that grow while it fails again; the reason of a disk that cannot be filled is an event, too. Not
+//! here: taking a disk out (`core`), filling it (`upkeep`).
 
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use super::open_disk::{OpenDisk, VolumeDiskError};
 use store::event::{DiskNotice, StoreEvent};
 use store::lock::lock;
 
-/// Time from taking a disk out to the first attempt to fill it; also between looks whether one that is away is back.
+/// Time from taking a disk out to the first attempt to fill it; also between looks for a disk that is away.
 const RETURN_PAUSE: Nanos = Nanos::from_secs(30);
 /// A disk that is taken out again waits four times as long each time, up to this: each fill reads a whole disk.
 const RETURN_PAUSE_MAX: Nanos = Nanos::from_secs(6 * 3600);

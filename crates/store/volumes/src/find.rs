@@ -1,9 +1,9 @@
 //! Search for the volume's disks among those that were named, and a start without those that are not there.
 //!
 //! Promise: a start gives the volume the state that a running server would have given it: of a mirror, a disk that is away is out, and
-//! one that is back is filled anew; a volume with one copy of the data on a disk that is away takes no changes, and nothing is written to
-//! it. A disk that was not named at all, is in use, or is of another volume is no reason to continue without it, but a mistake.
-//! Not here: opening a disk (`open_disk`), writing to them (`disks`), the meaning of the superblocks (crate `volume`).
+//! a disk that is back is filled anew; a volume with one copy of the data on a disk that is away takes no changes, and nothing is written
+//! to it. A disk that was not named at all, is in use, or is of another volume is no reason to continue without it, but a mistake. Not
+//! here: opening a disk (`open_disk`), writing to them (`disks`), the meaning of the superblocks (crate `volume`).
 
 use std::path::PathBuf;
 
@@ -108,7 +108,7 @@ impl FoundDisks {
         volume::open(&self.identified, &mut self.given).map_err(|error| failed(&self.given, error))
     }
 
-    /// Checks that all disks of the volume were named: one that is away was, too.
+    /// Checks that all disks of the volume were named, a disk that is away as well.
     ///
     /// # Errors
     /// More are missing than cannot be used.
@@ -208,7 +208,7 @@ impl SettledDisks {
     }
 }
 
-/// Reason for which one disk is not the volume's, without its number among those given: it is named beside.
+/// Reason for which one disk is not the volume's, without its number among those given: the caller names it.
 pub(super) fn reason(error: &VolumeOpenError) -> String {
     match error {
         VolumeOpenError::Superblock { source, .. } => source.to_string(),

@@ -1,6 +1,6 @@
 //! Reads of a content that is being opened: its checksums, its container's index. An open waits for them, and the disk may be full.
 //!
-//! Promise: each is made on a grant of its disk's schedule. A drive that is kept full of the streams' reads let some that came beside
+//! Promise: each is made on a grant of its disk's schedule. A drive that is kept full of the streams' reads let some that came concurrently
 //! them wait for 10 s. Not here: the choice of the reads (`opener`).
 
 use std::io;

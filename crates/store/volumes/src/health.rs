@@ -38,7 +38,7 @@ pub(super) struct ScrubFile {
 }
 
 impl ScrubFile {
-    /// The file beside `seen`, the one of the volume's generation, and the scrub in it.
+    /// The file next to `seen`, for the volume's generation, and the scrub in it.
     pub(super) fn beside(seen: &Path) -> Self {
         let file = seen.with_extension("scrub.json");
         let text = std::fs::read(&file).unwrap_or_default();

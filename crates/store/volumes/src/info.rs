@@ -67,16 +67,17 @@ pub struct VolumeMemberInfo {
     pub free_units: Option<u64>,
 }
 
-/// Request to a volume beside the streams.
+/// Request to a volume while streams run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeWish {
     /// Read every copy, and write wrong ones anew from the other one.
     Scrub,
     /// Move copies from disks that are fuller than others to these.
     Rebalance,
-    /// Move the copies on the disk of this number to the others, and let it go; those of one that is out are made from their other copies.
+    /// Move the copies on the disk of this number to the others, and let it go; those of a disk that is out are made from their other
+    /// copies.
     Remove(u8),
-    /// Take a blank disk in beside the others.
+    /// Take a blank disk in addition to the others.
     Add(PathBuf),
     /// Put a blank disk in the place of the one of this number, and fill it from the other copies.
     Replace(u8, PathBuf),

@@ -1,4 +1,4 @@
-//! The newest generation of a volume's superblock that a server has seen, which it keeps beside its other state, not on the disks.
+//! The newest generation of a volume's superblock that a server has seen, which it keeps with its other state, not on the disks.
 //!
 //! Reason: a disk that was taken out does not know that when it is found without the others. It would be served as if it had everything,
 //! and written to, so that no disk would have all that was acknowledged. See docs/decisions/0050.

@@ -80,7 +80,7 @@ impl NamedDisk {
     }
 }
 
-/// The name of a disk in errors: the one that the figures of disks have.
+/// The name of a disk in errors: that of the figures of disks.
 pub(super) fn name_of(disk: &OpenDisk) -> String {
     format!("disk {}", disk.device.name)
 }
@@ -99,7 +99,7 @@ pub(super) struct Members {
     pub(super) named: Vec<Option<NamedDisk>>,
     /// The places where no disk is, or one was taken out, for those that come: also the one behind the last number, if there is one.
     pub(super) vacant: BTreeMap<MemberId, VacantDisk>,
-    /// The disk that stands for all of them: errors that are of none in particular are said of it.
+    /// The disk that stands for all of them: errors of none in particular name it.
     pub(super) front: Arc<DiskShared>,
 }
 

@@ -16,7 +16,7 @@ use super::uploads::{nanos_at, now_nanos};
 use super::waiter::Waiter;
 
 impl Core {
-    /// Makes an empty folder in one that is there.
+    /// Makes an empty folder in an existing one.
     pub(super) fn make_folder(&mut self, path: &ContentPath, reply: ChangeReply<()>) {
         let name = path.joined();
         self.change_names(reply, |core| {

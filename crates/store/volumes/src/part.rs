@@ -50,7 +50,7 @@ pub(super) struct UploadPart {
     pub(super) upload: UploadId,
     /// Not written yet.
     blocks: VecDeque<Block>,
-    /// Bytes of the blocks that are gone, and of the first one that are written.
+    /// Bytes of the lost blocks, and of the first written one.
     gone: u64,
     within: u64,
 }

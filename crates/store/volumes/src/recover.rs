@@ -1,6 +1,6 @@
 //! Recordings that a crash left: read, ended and named while the volume is served.
 //!
-//! Promise: all durable bytes of a recording get its name, or one beside it; it replaces nothing. A recording that cannot be read since
+//! Promise: all durable bytes of a recording get its name, or a numbered one; it replaces nothing. A recording that cannot be read since
 //! its disk is gone is tried again until that answers, and stays in the journal for the next start. Not here: the extent of the durable bytes (`volume::Restore`), the reads'
 //! grants (`small_read`).
 
@@ -119,7 +119,7 @@ impl Core {
         self.finish_at(id, modified);
     }
 
-    /// The path of an upload that replaces nothing: its own, or the first free one beside it.
+    /// The path of an upload that replaces nothing: its own, or the first free one numbered after it.
     pub(super) fn path_beside(&self, path: &ContentPath) -> Result<ContentPath, StoreError> {
         let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
         let mut paths = names_beside(own).filter_map(|name| folder.stored_child(&name).ok());

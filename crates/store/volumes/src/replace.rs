@@ -1,7 +1,7 @@
-//! Another disk comes, in the place of one or beside all, and the streams continue.
+//! Another disk comes, in the place of another or in addition to all, and the streams continue.
 //!
-//! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the one that goes, and is filled from the
-//! other copies; one that comes beside all has the spare place, which the data plane has scheduled from the start. Not here: the check
+//! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the disk that goes, and is filled from the
+//! other copies; an additional disk has the spare place, which the data plane has scheduled from the start. Not here: the check
 //! that no owner needs the old bytes of the new disk (`isocast volume replace` makes it, and empties the disk).
 
 use std::os::fd::OwnedFd;
@@ -40,7 +40,7 @@ impl ServedVolume {
         lock(&self.core).begin_upkeep(Upkeep::Fill(member))
     }
 
-    /// Takes the disk at `path` into the volume, in the place of one that left, or in the spare one. Waits for disks.
+    /// Takes the disk at `path` into the volume, in the place of a disk that left, or in the spare place. Waits for disks.
     pub(super) fn add(&self, path: &Path) -> Result<(), UpkeepError> {
         let new = open_blank(path)?;
         self.check_apart(&new, None)?;

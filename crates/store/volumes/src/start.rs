@@ -56,7 +56,7 @@ impl OpenVolume {
         for (number, id) in (0u8..).zip((first.0..).map(DiskId)).take(count) {
             let (member, port) = (MemberId(number), serve(id));
             let disk = disks.next();
-            // Without a disk, the place gets its name with the one that comes.
+            // Without a disk, the place gets its name with the next disk.
             let name = disk.iter().flatten().next().map(name_of).unwrap_or_default();
             let own = common.shared((id, name), port.waker());
             // The one behind all numbers is spare.

@@ -1,4 +1,4 @@
-//! Upkeep beside the streams: a disk is filled or emptied, or every copy is read and mended, one copy at a time. While no client reads or
+//! Upkeep while streams run: a disk is filled or emptied, or every copy is read and mended, one copy at a time. While no client reads or
 //! writes, the contents read most are moved to the outer zones.
 //!
 //! Promise: reads and writes are best effort of the disks' schedules, as uploads are; only bytes that were just verified are written; the
@@ -133,7 +133,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// Fills a disk that stands in for one that failed.
+    /// Fills a disk that stands in for a failed one.
     pub(super) fn fill_disks(&mut self, live: &mut LiveVolume) {
         let filling = live.volume.members().filling().next();
         if let Some(member) = filling {
@@ -429,7 +429,7 @@ impl VolumeUpkeep {
         self.begin_write_set(live);
         let Some(run) = self.run.as_ref().filter(|_| !live.has_write_set()) else { return };
         let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
-        // Resting uploads have units on a disk that leaves, and none on one that was filled.
+        // Resting uploads have units on a disk that leaves, and none on a filled disk.
         if matches!(upkeep, Upkeep::Drain(_) | Upkeep::Fill(_)) {
             uses.resting.let_go(&mut live.volume);
         }

@@ -1,7 +1,7 @@
 //! `keep`: removes the oldest contents of a folder.
 //!
 //! Promise: only files that lie in the folder itself count and go, each once, also if several names and links lead to it; a file that is
-//! younger than `min_age` stays, and so does one that was changed since it was looked at. One that cannot be removed stops no other. Every
+//! younger than `min_age` stays, and so does a content that changed since the job read its age. A failed removal stops no other. Every
 //! removal is in the event log. Folders stay, also empty ones. Not here: the protected files (`protected`).
 
 use std::collections::{HashMap, HashSet};
@@ -164,7 +164,7 @@ impl OldContent {
     }
 }
 
-/// The reason that a content of this age goes while so many bytes are left; none if it stays.
+/// The reason that a content of this age goes while this number of bytes is left; none if it stays.
 fn reason(limits: &RemovalLimits, age: Duration, bytes_left: u64) -> Option<&'static str> {
     let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
     if age < span(limits.min_age) {

@@ -114,7 +114,7 @@ impl Jobs {
         jobs
     }
 
-    /// Puts other jobs in force. A run of one that is still there continues; that of one that is not is stopped.
+    /// Puts other jobs in force. The run of a job that remains continues; that of a removed job is stopped.
     pub fn configure(&self, configs: &[JobConfig]) {
         let kept = self.table().kept();
         self.arrange(configs, kept);

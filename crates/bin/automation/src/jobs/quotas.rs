@@ -1,7 +1,7 @@
 //! Quotas of folders: the files in them are counted, and the oldest removed where a quota says so.
 //!
 //! Promise: room is made before an upload needs it: some of each quota is kept free. Removals are those of `keep`: through the server,
-//! beside its streams, each in the event log. Not here: holding uploads to a quota (`service::quota`).
+//! while streams run, each in the event log. Not here: holding uploads to a quota (`service::quota`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -22,7 +22,7 @@ use super::protected::Protected;
 
 /// The period in which folders are counted: other programs than this server may have written there.
 const PERIOD: Duration = Duration::from_secs(60);
-/// After that, they are not counted again for so many times as long as it took: uploads that are refused one after the
+/// After that, they are not counted again for this multiple of the count's duration: uploads that are refused one after the
 /// other must not keep a disk busy.
 const PAUSE_TIMES: u32 = 9;
 

@@ -99,7 +99,7 @@ impl Queue {
         &self.waiting
     }
 
-    /// Takes an event; in a full queue the oldest one that is not urgent makes room.
+    /// Takes an event; in a full queue the oldest event without urgency makes room.
     pub(super) fn push(&mut self, event: WaitingEvent) {
         if self.is_gone {
             self.dropped += 1;

@@ -13,7 +13,7 @@ const FILE: &str = "webhooks.json";
 /// The events of each webhook by its name.
 pub(super) type KeptEvents = BTreeMap<String, Vec<WaitingEvent>>;
 
-/// The events that were kept; none if the file cannot be read, which is said.
+/// The kept events; none if the file cannot be read, which is reported.
 pub(super) fn load(state: &Path) -> KeptEvents {
     let path = state.join(FILE);
     let read = match std::fs::read(&path) {

@@ -113,7 +113,7 @@ impl Examined {
         reader.join().ok()?.ok()
     }
 
-    /// Files of a folder and below, at most so many.
+    /// Files of a folder and below, at most this number.
     pub(super) fn files(&self, folder: &Path, most: usize) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut waiting = vec![self.path(&folder.display().to_string())];

@@ -312,7 +312,7 @@ mod tests {
         assert!(full.contains("units of 1.0 MiB") && full.contains("take 1000.0 MiB"), "{full}");
         // They fit, and leave a tenth of the room empty.
         assert!(units_warning(&small, 64 << 10, 288 * MIB).is_some_and(|warning| !warning.contains("--unit")));
-        // One small content beside much room, and contents of many units, are no matter.
+        // One small content in much room, and contents of many units, are no matter.
         assert_eq!(units_warning(&[5_000], 8 * MIB, 288 * MIB), None);
         assert_eq!(units_warning(&[100 * MIB], 8 * MIB, 288 * MIB), None);
         let large = units_warning(&[400 * MIB], 8 * MIB, 288 * MIB).expect("there is no room");

@@ -23,7 +23,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// The server that may hold the disks.
 #[derive(Debug, Args)]
 pub(super) struct VolumeServer {
-    /// The server that is asked where one holds the disks.
+    /// The server that receives the request where a server holds the disks.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// A file that holds `name:password`, for that server.
@@ -112,7 +112,7 @@ impl VolumeOfServer {
     /// Its contents, as the server serves them.
     ///
     /// # Errors
-    /// The server serves other folders or volumes beside it, under the same names.
+    /// The server serves other folders or volumes as well, under the same names.
     pub(super) fn media(&self) -> anyhow::Result<Remote> {
         let disks: Vec<Disk> = self.server.read("disks")?;
         let is_its = |folder: &String| number_in(&self.status, Path::new(folder)).is_some();

@@ -98,7 +98,7 @@ impl Status {
         self.show(out, &status, &VolumeHolder::This { recordings_left: volume.recordings().count() })
     }
 
-    /// The same of a volume that is served and of one that is not; a disk that left a served one is none of it any more.
+    /// The same of a served volume and of any other; a disk that left a served volume is no part of it any more.
     fn show(&self, out: &mut dyn Write, status: &VolumeStatus, holder: &VolumeHolder) -> anyhow::Result<()> {
         let problem = problem(status);
         match self.json {

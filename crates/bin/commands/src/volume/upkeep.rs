@@ -7,7 +7,7 @@ use volumes::{OwnVolume, UpkeepOutcome, VolumeWish};
 
 use super::progress::ProgressLine;
 
-/// Does an upkeep, or the one that the volume's disks demand, and gives its outcome and the bytes that are free then.
+/// Does this upkeep, or the upkeep that the volume's disks demand, and gives its outcome and the bytes that are free then.
 pub(super) fn look_after(
     disks: &[PathBuf],
     wish: Option<&VolumeWish>,

@@ -115,7 +115,7 @@ fn members(value: &SettingValue) -> Result<BTreeMap<&str, Value>, String> {
     members.iter().map(|(key, value)| Ok((key.as_str(), toml_value(value)?))).collect()
 }
 
-/// Puts a value in the place of another one, with the comment beside that, or at the table's end.
+/// Puts a value in the place of another one, with the comment on its line, or at the table's end.
 fn put(table: &mut dyn TableLike, name: &str, mut value: Value) {
     match table.get_mut(name) {
         Some(Item::Value(old)) => {

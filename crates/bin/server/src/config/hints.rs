@@ -1,6 +1,6 @@
 //! Names of a good configuration that lead nowhere now, and may later.
 //!
-//! Promise: a name that cannot be looked for, in a volume that is in use, gives no hint of its own, but one that says so. Not here: parts
+//! Promise: a name that cannot be looked for, in a volume that is in use, gives no hint of its own; another hint says so. Not here: parts
 //! that this machine cannot give (`machine_check`).
 
 use std::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! Configuration: one TOML file and the parts in `conf.d` beside it, every key also as `ISOCAST_A__B`, the common ones as flags.
+//! Configuration: one TOML file and the parts in its folder `conf.d`, every key also as `ISOCAST_A__B`, the common ones as flags.
 //!
 //! Promise: read once, checked as a whole, unit-typed; an error names file, line, key and the right notation. Not here:
 //! the effect of the settings. Reference: docs/reference/config.md; sample: packaging/isocast.toml (tests keep both in
@@ -74,13 +74,13 @@ const JOBS_MAX: usize = 64;
 pub(crate) struct Config {
     /// Address at which HTTP is served.
     pub(crate) listen: SocketAddr,
-    /// HTTP over TLS, beside that.
+    /// HTTP over TLS, in addition to that.
     pub(crate) tls: TlsConfig,
-    /// FTP, beside that.
+    /// FTP, in addition to that.
     pub(crate) ftp: FtpConfig,
     /// Folders to serve files from, merged into one namespace. May be empty here; `serve` needs one, or a volume.
     pub(crate) roots: Vec<PathBuf>,
-    /// Volumes that are served beside them, each as its disks.
+    /// Volumes that are served in addition to them, each as its disks.
     pub(crate) volumes: Vec<Vec<PathBuf>>,
     /// Those of the folders that are served only while a file system is mounted there.
     pub(crate) require_mount: Vec<PathBuf>,
@@ -246,7 +246,7 @@ impl Config {
         settings
     }
 
-    /// Checks a file and the parts beside it: neither the environment nor flags.
+    /// Checks a file and its parts: neither the environment nor flags.
     ///
     /// # Errors
     /// All problems at once.

@@ -8,7 +8,7 @@ use super::parse_path;
 use super::settings::Settings;
 use super::values::{parse_choice, stays_private};
 
-/// Scopes that are asked for by default.
+/// Scopes of a request by default.
 const SCOPES: [&str; 3] = ["openid", "profile", "email"];
 
 /// A provider of identities.
@@ -20,7 +20,7 @@ pub(crate) struct OpenIdConfig {
     pub(crate) client: String,
     /// A file with the secret that both share.
     pub(crate) secret: Option<PathBuf>,
-    /// Scopes that are asked for.
+    /// Scopes of a request.
     pub(crate) scopes: Vec<String>,
     /// The claim with an account's name.
     pub(crate) name_claim: String,

@@ -43,7 +43,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Adds the settings of a configuration file, and then those of each `*.toml` in the folder [`PARTS`] beside it, in the order of their
+    /// Adds the settings of a configuration file, and then those of each `*.toml` in the folder [`PARTS`] next to it, in the order of their
     /// names: a later one wins.
     pub(crate) fn add_file_and_parts(&mut self, path: &Path) {
         self.add_files(path, &|file| std::fs::read_to_string(file));

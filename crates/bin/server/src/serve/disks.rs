@@ -24,7 +24,7 @@ use super::layout::{DiskPlace, StoreLayout};
 /// second on a slow machine.
 const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
 
-/// A disk that answers nothing for so long hangs. A drive may try for half of this to read one bad place.
+/// A disk that answers nothing for this time hangs. A drive may try for half of this to read one bad place.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// A disk that will be served from.

@@ -17,9 +17,9 @@ use super::resources;
 use super::wiring::upload_memory;
 use crate::config::Config;
 
-/// More than so many disks are summed up.
+/// The start names at most this number of disks, and sums up a larger number.
 const DISKS_NAMED: usize = 4;
-/// A client on another machine needs an address; more than so many do not help.
+/// A client on another machine needs an address; more addresses than this do not help.
 const ADDRESSES_MAX: usize = 4;
 
 /// Everything the lines are made of.

@@ -499,7 +499,7 @@ impl StartedServer {
     }
 }
 
-/// Shows how much a disk carries, with so much memory for streams and allowed in all.
+/// Shows how much a disk carries, with this memory for streams, and the memory allowed in all.
 fn show_carried(disk: &KnownDisk, config: &Config, (memory, allowed): (ByteCount, ByteCount), gauges: &Gauges) {
     let gauges = &gauges.disks[usize::from(disk.id.0)];
     let carried = greeting::carried_by(disk, config, memory);

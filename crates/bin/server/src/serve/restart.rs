@@ -1,5 +1,5 @@
-//! News of disks while the server runs: one that could not be measured at the start and can now, one that was measured
-//! anew, one that came to a volume, and one that was mounted at a served folder since.
+//! News of disks while the server runs: a disk that could not be measured at the start and can now, a disk that was measured
+//! anew, came to a volume, or was mounted at a served folder since.
 //!
 //! Promise: a measured profile is given to the data plane, which takes it up as soon as nothing uses the disk; streams, connections and
 //! webhooks notice nothing. A disk that is mounted over a folder belongs to another layout of the store: for that the server starts again
@@ -75,7 +75,7 @@ impl Unknown {
         }
     }
 
-    /// Gives `take_up` each disk that is known better from now on; one that it does not take comes again. Ends when a folder has another
+    /// Gives `take_up` each disk with a better profile from now on; a disk not taken comes again. Ends when a folder has another
     /// disk and nothing runs, if the server may start again. Measurements are kept in `state`, if no other program used the disk meanwhile.
     pub(super) async fn watch(
         self: Arc<Self>,
@@ -130,7 +130,7 @@ impl VolumePlaces {
         Self(there.filter_map(|disk| Some((DiskId(disk.disk?), PathBuf::from(disk.path?)))).collect())
     }
 
-    /// Disks that came since the last look: they have the figures of the slowest one of their volume, or of the one that they replace.
+    /// Disks that came since the last look: they have the figures of the slowest disk of their volume, or of the disk that they replace.
     fn arrived(&mut self, service: &MediaService) -> Vec<DiskAt> {
         let now = Self::of(service);
         let new: Vec<_> = now.0.difference(&self.0).cloned().collect();

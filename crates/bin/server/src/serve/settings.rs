@@ -1,6 +1,6 @@
 //! Settings, as the API shows and changes them.
 //!
-//! A change is checked as a whole configuration first, then written into the file in which its keys stand (else the one that was named),
+//! A change is checked as a whole configuration first, then written into the file in which its keys stand (else the named file),
 //! and then read again as by SIGHUP. Promise: a refused change leaves the file and the settings in force as they were. Not here: the text of the file
 //! (`config::edit`), putting settings in force.
 
@@ -109,7 +109,7 @@ impl StartedServer {
     }
 }
 
-/// The file in which the settings stand, else the one that was named.
+/// The file in which the settings stand, else the named file.
 fn file_of(args: &ServeArgs, running: &Config, values: &SettingsPatch) -> Result<PathBuf, SettingsError> {
     let named = args.config.as_ref().ok_or(SettingsError::NoFile)?;
     let (origins, present) = (Config::origins(args), running.shown.entries());

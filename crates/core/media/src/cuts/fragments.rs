@@ -131,7 +131,7 @@ impl Fragments {
     }
 }
 
-/// The kind of the box that begins at `at`, the length of its head and its own; one that ends with the file has no end.
+/// The kind of the box that begins at `at`, the length of its head and its own; a box that ends with the file has no end.
 fn box_at(bytes: &[u8], at: usize) -> Result<([u8; 4], u64, u64), CutLook> {
     let needs = |count: usize| CutLook::Needs(at + count);
     let short = be_u32(bytes, at).ok_or(needs(8))?;

@@ -40,7 +40,7 @@ pub struct CutFinder {
 
 #[derive(Debug)]
 enum CutContainer {
-    /// Not known yet, after a search of so many bytes.
+    /// Not known yet, after a search of this number of bytes.
     Sought(u64),
     MpegTs(Packets),
     Mp4(Fragments),
@@ -60,14 +60,14 @@ enum CutPlace {
     Byte,
     /// Before a packet or a fragment.
     Border,
-    /// Before one that begins with a key frame.
+    /// Before a fragment that begins with a key frame.
     Key,
 }
 
 /// Verdict of a container's reader on the next bytes.
 #[derive(Debug, Clone, Copy)]
 enum CutLook {
-    /// The reader needs so many bytes.
+    /// The reader needs this number of bytes.
     Needs(usize),
     /// So many bytes go together, behind such a place.
     Passes(usize, CutPlace),

@@ -30,7 +30,7 @@ pub struct RequestedContent {
 }
 
 impl RequestedContent {
-    /// A content of so many bytes.
+    /// A content of this number of bytes.
     #[must_use]
     pub const fn new(version: ContentVersion, bytes: u64) -> Self {
         Self { version, pages: bytes.div_ceil(CACHE_PAGE_BYTES) }
@@ -53,7 +53,7 @@ pub(super) struct BufferAccount {
 }
 
 impl BufferAccount {
-    /// Nothing is promised of so many pages, to so many reservations at most.
+    /// An empty table of this number of pages, for at most this number of reservations.
     pub(super) fn new(pages: u64, reservations_max: usize) -> Self {
         // Twice as large as it gets: a table of this kind then clears removed entries without allocating.
         let held = HashMap::with_capacity_and_hasher(2 * reservations_max, BuildHasherDefault::default());
@@ -79,7 +79,7 @@ impl BufferAccount {
         self.pages = pages;
     }
 
-    /// Whether a reservation that holds `instead` pages of a content can be promised so many.
+    /// Whether a reservation that holds `instead` pages of a content can be promised this number.
     pub(super) fn fits(&self, content: RequestedContent, instead: u64, pages: u64) -> bool {
         let held = self.held.get(&content.version).map_or(0, |(held, _)| *held);
         self.promised - held.min(content.pages) + (held - instead + pages).min(content.pages) <= self.pages
@@ -146,7 +146,7 @@ impl BufferAccount {
 
 impl Admission {
     /// Charges a reservation with pages that it holds, beyond its own window, for those that share its reads; how many it
-    /// held before. `None` if there are not so many, and it stays as it was.
+    /// held before. `None` if the table lacks them; the reservation stays as it was.
     pub fn hold_pages(&mut self, id: ReservationId, pages: u64) -> Option<u64> {
         let &Reservation { request, pages: own, held_pages: before, .. } = self.find(id)?;
         // Fewer pages than before are always possible, even if there is less memory by now than was promised.
@@ -157,7 +157,7 @@ impl Admission {
         fits.then_some(before)
     }
 
-    /// A reservation holds so many pages from now on: of its own, and for those that share its reads.
+    /// A reservation holds this number of pages from now on: of its own, and for those that share its reads.
     pub(super) fn set_pages_of(&mut self, id: ReservationId, own: u64, held: u64) {
         let Some(reservation) = self.find_mut(id) else { return };
         let before = reservation.pages + reservation.held_pages;
@@ -191,7 +191,7 @@ impl Admission {
         Some(id)
     }
 
-    /// A reservation is for another content from now on, with so many pages, if there is memory.
+    /// A reservation is for another content from now on, with this number of pages, if there is memory.
     pub(super) fn reads_on(&mut self, id: ReservationId, content: RequestedContent, pages: u64) -> bool {
         let held = *self.find(id).expect("looked at before");
         let before = held.pages + held.held_pages;

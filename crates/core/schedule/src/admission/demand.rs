@@ -15,7 +15,7 @@ use super::{AdmissionRequest, f64_of};
 /// A content or range that lasts no longer at its rate is read in one block, if its stream may hold all of it. Chosen: segments
 /// of HLS and DASH last up to 10 s, and their sizes scatter by half.
 const BLOCK_MAX: Nanos = Nanos::from_secs(15);
-/// A longer block is worth its memory if it lets a disk carry so many times more streams. Decision 0007, varied.
+/// A longer block is worth its memory if it lets a disk carry more streams by this factor. Decision 0007, varied.
 const BLOCK_GAIN_MIN: f64 = 1.02;
 
 /// One disk, as admission sees it.
@@ -126,7 +126,7 @@ fn spread_demand(request: &AdmissionRequest, table: &DiskTable) -> DiskDemand {
     DiskDemand { period: 1, transfer, seeks: seeks / request.rounds_played(round).max(1.0), kind: DemandKind::Spread }
 }
 
-/// Seconds of transfer, and seeks, of a block of so many bytes.
+/// Seconds of transfer, and seeks, of a block of this number of bytes.
 pub(super) fn one_block(request: &AdmissionRequest, bytes: u64) -> (f64, f64) {
     let seeks = 1.0 + request.fragments_per_byte * f64_of(bytes);
     (request.disk_share * request.transfer_seconds(bytes), request.disk_share * seeks)

@@ -53,7 +53,7 @@ impl DiskDemand {
         self.period.is_power_of_two() && self.period as usize <= SLOTS && is_cost(self.transfer) && is_cost(self.seeks)
     }
 
-    /// The same with so much more reading in each block.
+    /// The same with this factor of reading in each block.
     pub(super) fn with(self, more: RoundLoad) -> Self {
         Self { transfer: self.transfer + more.transfer, seeks: self.seeks + more.seeks, ..self }
     }

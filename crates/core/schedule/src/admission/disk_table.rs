@@ -18,7 +18,7 @@ use super::rounds::{SLOTS, slot_of};
 use super::start_cost::{StartConditions, StartCost};
 use crate::profile::DiskProfile;
 
-/// A seek among others goes over one in so many parts of the disk: eight reads a round. Chosen; it only compares demands.
+/// A seek among others goes over one of `HOPS` parts of the disk: eight reads a round. Chosen; it only compares demands.
 const HOPS: u64 = 8;
 /// Shorter times are rounding errors, in seconds. Chosen.
 pub(crate) const ROUNDING: f64 = 1e-9;
@@ -26,7 +26,7 @@ pub(crate) const ROUNDING: f64 = 1e-9;
 /// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
 
-/// A batch of writes that takes so many times as long as the commit behind it is worth one of its own: a recording joins a smaller one
+/// A batch of writes that takes at least this multiple of the commit behind it is worth one of its own: a recording joins a smaller one
 /// of others. Chosen.
 const BATCH_COMMITS: f64 = 4.0;
 
@@ -92,7 +92,7 @@ pub struct DiskTable {
     planned: PlannedLoads,
     /// Promised to streams that have not started yet: they will be placed when they do.
     unplaced: RoundLoad,
-    /// The writes of a round lie within so many bytes of the disk.
+    /// The writes of a round lie within this number of bytes of the disk.
     write_span: u64,
 }
 
@@ -171,7 +171,7 @@ impl DiskTable {
         self.profile.sweep_seconds_within(self.write_span, load.writes, load.write_transfer) * self.slowdown + commit
     }
 
-    /// The mean of all rounds, with `more` beside the promises. Writes without a place count as a batch of their own.
+    /// The mean of all rounds, with `more` in addition to the promises. Writes without a place count as a batch of their own.
     fn mean_seconds(&self, more: RoundLoad) -> f64 {
         let (mean, unplaced) = (self.mean().plus(more), self.unplaced.plus(more));
         let placed = self.planned.periodic.iter().map(|load| self.batch(*load)).sum::<f64>() / SLOTS as f64;
@@ -184,7 +184,7 @@ impl DiskTable {
         self.budget * self.round.as_secs_f64()
     }
 
-    /// Seconds of disk time that this transfer with so many seeks takes among others, about: each seek over an eighth of the
+    /// Seconds of disk time that this transfer with its seeks takes among others, about: each seek over an eighth of the
     /// disk. Its sum over streams is no bound; it compares demands.
     #[must_use]
     pub(super) fn seconds_among_others(&self, transfer: f64, seeks: f64) -> f64 {
@@ -212,7 +212,7 @@ impl DiskTable {
         (self.budget - self.promised_share()).max(0.0)
     }
 
-    /// Whether `demand`, so many times, fits beside everything promised, in the long run.
+    /// Whether this multiple of `demand` fits in addition to everything promised, in the long run.
     #[must_use]
     pub fn fits(&self, demand: &DiskDemand, times: f64) -> bool {
         self.mean_seconds(demand.per_round().scaled(times)) <= self.seconds_to_promise()
@@ -330,7 +330,7 @@ impl DiskTable {
         self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
     }
 
-    /// The load of the fullest round the demand would be in, if all rounds can be kept beside the `planned` loads.
+    /// The load of the fullest round the demand would be in, if all rounds can be kept with the `planned` loads.
     fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
         let StartConditions { round, remaining, queued_seconds, .. } = start.conditions;
@@ -439,7 +439,7 @@ mod tests {
         assert!((1000..1032).all(|round| table.work_in(round) < 1e-9));
     }
 
-    /// Places so many recordings that write for so long every 8 rounds: how many rounds in 8 they write in, and their mean share.
+    /// Places recordings that write for this time every 8 rounds: the number of rounds in 8 that they write in, and their mean share.
     fn recorded(count: usize, transfer: f64) -> (usize, f64) {
         let demand = DiskDemand { period: 8, transfer, seeks: 1.0, kind: DemandKind::Writes };
         let mut table = table(0.95);

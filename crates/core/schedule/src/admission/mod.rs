@@ -43,7 +43,7 @@ use start_forecast::StartForecast;
 
 /// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
-/// Promises have so much of a disk at least, whatever share best effort is to keep. Chosen.
+/// Promises have this share of a disk at least, whatever share best effort is to keep. Chosen.
 const BUDGET_MIN: f64 = 0.01;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
@@ -66,12 +66,12 @@ pub struct AdmissionRequest {
     pub content: RequestedContent,
     /// Bytes it will read at most (short contents need less memory); `u64::MAX` where unknown.
     pub length: u64,
-    /// A recording writes a block every so many rounds, a power of two ([`write_period`]); none: it reads.
+    /// A recording writes a block in each period of this number of rounds, a power of two ([`write_period`]); none: it reads.
     pub written_every: Option<u32>,
 }
 
 impl AdmissionRequest {
-    /// Seconds for so many bytes where its content lies.
+    /// Seconds for this number of bytes at its content's place.
     fn transfer_seconds(&self, bytes: u64) -> f64 {
         f64_of(bytes) / f64_of(self.zone_bytes_per_second.max(1))
     }
@@ -183,7 +183,7 @@ impl Reservation {
         self.request.link == request.link && self.request.rate >= request.rate && self.demand.kind == kind
     }
 
-    /// True if the request's reads, of the same disk alone, cost no more; it may hold so many bytes at once.
+    /// True if the request's reads, of the same disk alone, cost no more; it may hold this number of bytes at once.
     fn covers_reading(&self, request: &AdmissionRequest, demand: &DiskDemand, window: u64) -> bool {
         self.request.length >= request.length.min(window) && self.demand.transfer >= demand.transfer * (1.0 - MARGIN)
     }
@@ -212,7 +212,7 @@ impl Admission {
         Self { resources, reservations: ReservationTable::new(settings.reservations_max) }
     }
 
-    /// Admits or refuses a stream or recording that needs time on these disks: the first is the one that it starts on, with
+    /// Admits or refuses a stream or recording that needs time on these disks: the first is that of its start, with
     /// its buffers; each of the others is named once.
     ///
     /// # Errors
@@ -473,7 +473,7 @@ impl Admission {
         self.find(id).map(|reservation| reservation.demand.period)
     }
 
-    /// True if a reservation needs time of the disk, or shares the reads of one that does.
+    /// True if a reservation needs time of the disk, or shares the reads of such a reservation.
     #[must_use]
     pub fn is_reserved(&self, disk: DiskId) -> bool {
         self.reservations.iter().any(|reservation| reservation.request.disk == disk)

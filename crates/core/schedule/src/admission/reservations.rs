@@ -19,12 +19,12 @@ pub(super) struct ReservationTable {
 }
 
 impl ReservationTable {
-    /// An empty table for so many.
+    /// An empty table for this number of reservations.
     pub(super) fn new(most: usize) -> Self {
         Self { entries: Vec::with_capacity(most), free: Vec::with_capacity(most), most, made: 0 }
     }
 
-    /// Whether there is room for so many more.
+    /// Whether there is room for this number of further reservations.
     pub(super) fn check_room(&self, count: usize) -> Result<(), Resource> {
         let left = self.free.len() + (self.most - self.entries.len());
         if count <= left { Ok(()) } else { Err(Resource::Table) }

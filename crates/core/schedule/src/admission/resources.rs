@@ -157,7 +157,7 @@ impl Resources {
     /// The highest rate below the requests' that would be admitted now, to three digits. Each step halves the range, so a rate of
     /// 40 Gbit/s takes 36 checks: a refusal with its offer takes 0.04 to 0.1 ms of the plane's thread on a full disk (release build,
     /// two shared processors with a load of ten), a five hundredth of a tick at most; of a content on 16 full disks 2.4 ms (36 checks,
-    /// beside a build).
+    /// while a build runs).
     fn grantable(&self, requests: &[AdmissionRequest]) -> BitRate {
         let (mut yes, mut no) = (0, requests[0].rate.0);
         while three_digits(yes + (no - yes) / 2) > yes {

@@ -2,7 +2,7 @@
 
 /// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
 pub const SLOTS: usize = 32;
-/// Rounds a stream is read ahead when its block is asked for: its deadline lies at least this far away. Decision 0007, table of
+/// Rounds a stream is read ahead when its block is requested: its deadline lies at least this far away. Decision 0007, table of
 /// constants.
 pub const LOOKAHEAD_ROUNDS: u64 = 3;
 /// Rounds of work that may carry over into the next: the look-ahead, less the round itself, and less half a round that is kept

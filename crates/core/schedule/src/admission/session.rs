@@ -1,7 +1,7 @@
 //! Reservations of sessions that read whole contents, each in one block.
 //!
-//! Promise: a session keeps its share of every round while its contents change, and that share follows their lengths and the reads beside
-//! them where it fits. Not here: when a block is due (`session_clock`), a change that the reservation does not cover (`exchange`). See
+//! Promise: a session keeps its share of every round while its contents change, and that share follows their lengths and small reads
+//! where it fits. Not here: when a block is due (`session_clock`), a change that the reservation does not cover (`exchange`). See
 //! docs/decisions/0060.
 
 use super::*;
@@ -42,7 +42,7 @@ impl Admission {
         true
     }
 
-    /// Promises a session, on all its disks, the demand of its `blocks` and of its reads `beside` them in a round, in place of
+    /// Promises a session, on all its disks, the demand of its `blocks` and of its small reads, `beside`, in a round, in place of
     /// its present share, if that fits.
     pub(super) fn replace_spread(
         &mut self,
@@ -72,9 +72,9 @@ impl Admission {
         }
     }
 
-    /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
+    /// Reserves buffers for a small read with the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
     /// is of the session's share, by a clock of their own ([`Admission::deadline_beside`]), and the share grows by the time of such
-    /// reads where there is room; beside a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
+    /// reads where there is room; in a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
     /// `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
         let held = self.find(session)?;

@@ -13,13 +13,13 @@ use super::{Admission, AdmissionRequest, Reservation};
 /// A block is due no later than this after its request, if it does not last longer, however early the player asks. Chosen: hls.js
 /// gives up after 10 s without a first byte.
 const BLOCK_WAIT_MAX: Nanos = Nanos::from_secs(10);
-/// A request may come so long after its session's block before: the block's way to the player, and the player's way to the next request.
+/// A request may come this much later than the block before: the block's way to the player, and the player's way to the next request.
 /// Chosen: no wider than a bucket of the disk's schedule (decision 0060).
 pub const REQUEST_WAY_MAX: Nanos = Nanos::from_millis(250);
-/// The open of a content counts as a part of its wait for up to one in so many of the time that it lasts. Chosen: a block that is due
+/// The open of a content counts as a part of its wait for up to one part in this number of its duration. Chosen: a block that is due
 /// still has half of its time for its read (decision 0060).
 const OPEN_PART: u64 = 2;
-/// Weight of the time since the last block in the mean of the reads beside blocks. Chosen.
+/// Weight of the time since the last block in the mean of the small reads between blocks. Chosen.
 const MEAN_WEIGHT: f64 = 0.5;
 
 /// A read of a session, which is all of a content.
@@ -27,7 +27,7 @@ const MEAN_WEIGHT: f64 = 0.5;
 pub struct SessionRead {
     /// Its bytes.
     pub bytes: u64,
-    /// When its disk can have read it beside everything that waits.
+    /// When its disk can have read it, with everything that waits.
     pub room_at: Nanos,
     /// When its client requested it.
     pub requested_at: Nanos,
@@ -54,7 +54,7 @@ pub(super) struct SessionClocks {
     beside: ReadsBeside,
 }
 
-/// Small reads beside the blocks of a session: sound, subtitles, an index.
+/// Small reads that accompany the blocks of a session: sound, subtitles, an index.
 #[derive(Debug, Clone, Copy, Default)]
 struct ReadsBeside {
     /// Their disk time since the last block; none before the second block: with those its player fills its buffer.
@@ -68,7 +68,7 @@ struct ReadsBeside {
 }
 
 impl Admission {
-    /// The deadline of a small read beside the blocks of a session: it is played together with them, and due by a clock of its own, so that
+    /// The deadline of a small read with the blocks of a session: it is played together with them, and due by a clock of its own, so that
     /// sound that its player requests far ahead takes no time from its pictures. The first one's disk time is promised for each block to
     /// come, where there is room. Without a share for such reads it is due in the time of a block, and moves the clock of the blocks as well.
     pub fn deadline_beside(&mut self, session: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
@@ -124,7 +124,7 @@ impl Reservation {
     }
 }
 
-/// How long a read lasts at a share of so many seconds of transfer and seeks in a round.
+/// How long a read lasts at a share of this number of seconds of transfer and seeks in a round.
 fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f64, f64)) -> Nanos {
     let (transfer, seeks) = one_block(request, bytes);
     let read = table.seconds_among_others(transfer, seeks);
@@ -133,7 +133,7 @@ fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f
 }
 
 impl SessionClocks {
-    /// A block is requested: the disk time of the reads beside between two blocks, in the mean with the time before.
+    /// A block is requested: the disk time of the small reads between two blocks, in the mean with the time before.
     pub(super) fn mean_beside(&self) -> RoundLoad {
         let ReadsBeside { since, mean, .. } = self.beside;
         since.map_or(mean, |since| since.plus(mean).scaled(MEAN_WEIGHT))
@@ -144,7 +144,7 @@ impl SessionClocks {
         (self.beside.since, self.beside.mean) = (Some(RoundLoad::default()), mean);
     }
 
-    /// A part of the session's demand in a round is promised for the reads beside.
+    /// A part of the session's demand in a round is promised for the small reads.
     pub(super) const fn promise_beside(&mut self, share: RoundLoad) {
         self.beside.share = share;
     }
@@ -171,7 +171,7 @@ impl SessionRead {
         is_first
     }
 
-    /// The deadline of a read that lasts so long at its share, and when it is promised: behind the one before it, due at `clock`, or behind
+    /// The deadline of a read of this duration at its share, and when it is promised: behind the one before it, due at `clock`, or behind
     /// its request. It is to come earlier by the way to its request, and as early as its disk has room for it. With the first read the
     /// session only begins: it is due when there is room.
     fn due(&self, clock: Option<Nanos>, lasts: Nanos) -> (Nanos, Nanos) {

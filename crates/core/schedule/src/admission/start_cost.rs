@@ -20,9 +20,9 @@ pub struct StartConditions {
     pub round: u64,
     /// The part of it that is left, 0.0 … 1.0.
     pub remaining: f64,
-    /// Disk time already waiting, in seconds, beside the blocks of sessions that read whole contents.
+    /// Disk time already waiting, in seconds, without the blocks of sessions that read whole contents.
     pub queued_seconds: f64,
-    /// If all of it is one block: the earliest time at which all of it may be sent, beside everything that waits for its disk.
+    /// If all of it is one block: the earliest time at which all of it may be sent, with everything that waits for its disk.
     /// `Nanos::MAX` where that is not known.
     pub room_at: Nanos,
     /// Bytes it reads at most: of a reservation that serves one request after the other, this request's. `u64::MAX` where

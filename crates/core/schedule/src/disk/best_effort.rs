@@ -16,11 +16,11 @@ use units::{Nanos, limits};
 use super::cost::CostModel;
 pub use super::work::{BeChoice, BeWork, Commit, WorkOwner};
 
-/// Bytes of one batch. A file system's commit costs 45 ms beside its bytes (ext4, emulated 7200 rpm disk), and an upload of 10
+/// Bytes of one batch. A file system's commit costs 45 ms in addition to its bytes (ext4, emulated 7200 rpm disk), and an upload of 10
 /// MB should need one. Decision 0007, table of constants.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
-/// From so many dirty bytes on a flush is worth its time even if no caller waits for it. Flushing fewer costs more than
+/// From this number of dirty bytes on a flush is worth its time even if no caller waits for it. Flushing fewer costs more than
 /// leaving them to the drive. Decision 0007, varied.
 pub const DIRTY_BYTES_WORTH: u64 = 4 << 20;
 
@@ -79,7 +79,7 @@ impl BeQueue {
                 assert!(self.work.len() < self.work.capacity(), "owners are bounded");
                 self.work.push(work);
                 debug_assert!(self.place_of(work.owner()) == Some(self.work.len() - 1), "an owner waits once");
-                // Turns are shorter beside bulk reads, so the present one may be over already.
+                // Turns are shorter while bulk reads wait, so the present one may be over already.
                 if self.turn_bytes >= self.turn_bytes_max() {
                     self.next_turn();
                 }

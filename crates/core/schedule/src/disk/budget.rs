@@ -41,7 +41,7 @@ impl DiskBudget {
         debug_assert!(self.saved.is_finite(), "a budget that is no number covers nothing");
     }
 
-    /// The deadline of a job of this price, if the budget covers it: `by`, or an earlier one that it has already.
+    /// The deadline of a job of this price, if the budget covers it: `by`, or its present deadline if that is earlier.
     pub(super) fn cover(&mut self, price: Nanos, by: Nanos) -> Option<Nanos> {
         self.deadline = (self.saved >= price.as_secs_f64()).then(|| self.deadline.map_or(by, |known| known.min(by)));
         self.deadline

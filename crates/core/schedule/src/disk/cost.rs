@@ -11,7 +11,7 @@ use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially). Chosen.
 const MEMORY_SECONDS: f64 = 5.0;
-/// A slowdown on which so many spells of disk time in a row agree is believed at once. So a disk that becomes slow is known
+/// A slowdown on which this number of spells of disk time in a row agree is believed at once. So a disk that becomes slow is known
 /// after a second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more. Decision 0025
 /// has the consequences.
 const SPELL_SECONDS: f64 = 0.3;
@@ -32,8 +32,8 @@ const TOLERANCE: f64 = 1.0 + MARGIN;
 /// No drive's cache holds more dirty bytes than this; bytes written beyond are on the platters already. Chosen: a bound that
 /// no figure has (decision 0007).
 const CACHE_BYTES_MAX: u64 = 32 << 20;
-/// At most one in so many of a round is counted for a commit itself: otherwise one hang would teach that no time is ever long enough, and no
-/// upload would be acknowledged again. Chosen.
+/// At most one part in this number of a round is counted for a commit itself: otherwise one hang would teach that no time is ever long
+/// enough, and no upload would be acknowledged again. Chosen.
 const COMMIT_PART: u64 = 2;
 /// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a revolution of a 7200 rpm drive takes 8 ms.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
@@ -221,7 +221,7 @@ impl CostModel {
     }
 
     /// Time that the disk has lost against its profile and not made up for, in seconds. It is zero at most times on a disk that
-    /// keeps its profile, however much is asked of it, and grows from the first read of a slower one on.
+    /// keeps its profile, under any load, and grows from the first read of a slower disk on.
     #[must_use]
     pub const fn lost_seconds(&self) -> f64 {
         self.lost_seconds

@@ -4,7 +4,7 @@
 //! that stays unanswered makes it *hung*, until it is answered. A disk with one bad sector is neither: that harms only
 //! the streams that need the sector. An erring disk gets no new streams and uploads; those it has continue. It is given
 //! another chance when it made no error for a while ([`HOLD_MIN`]), and each time it errs again soon after, twice as
-//! long a while. A disk that was asked nothing meanwhile makes no error either: until a request succeeds it is *on trial*, gets
+//! long a while. A disk without a request meanwhile makes no error either: until a request succeeds it is *on trial*, gets
 //! everything, counts as failing, and is erring again with its first error.
 //!
 //! Not here: noticing an error or a silence (the plane does), the reaction to it.
@@ -178,7 +178,7 @@ impl Health {
                 true
             }
             DiskCondition::Good if self.erred_until.is_some_and(|until| now.saturating_sub(until) > HOLD_MAX) => {
-                // It was good for so long that its earlier errors are forgotten.
+                // It was good for long enough to forget its earlier errors.
                 self.erred_until = None;
                 self.hold = HOLD_MIN;
                 false

@@ -38,10 +38,10 @@ const READ_PIECES: u32 = 2;
 /// Pieces of best-effort reads in flight at a spindle while no stream waits: the drive orders those in its queue by its rotation, too, and a SATA drive's
 /// queue holds 32 (NCQ). Decision 0007, table of constants.
 pub const BULK_PIECES: u32 = 32;
-/// Best effort owes at most one in so many of a round after jobs that took longer than expected. With half of one, uploads waited for
-/// 6.5 s beside viewers of segments, for their reads always wait (decision 0060, simulated).
+/// Best effort owes at most one part in this number of a round after jobs that took longer than expected. With half of one, uploads waited
+/// for 6.5 s under viewers of segments, for their reads always wait (decision 0060, simulated).
 pub const DEBT_PART: u64 = 4;
-/// Best effort saves time for one in so many of a round, or for its dearest job. Chosen.
+/// Best effort saves time for one part in this number of a round, or for its dearest job. Chosen.
 pub const SAVED_PART: u64 = 2;
 /// Rounds that are kept for delays that no model foresees: half of one. Follows from [`crate::admission::rounds::CARRY_MAX`].
 const KEPT_ROUNDS: f64 = 0.5;
@@ -60,7 +60,7 @@ pub struct DiskSettings {
 struct Outstanding {
     kind: GrantKind,
     since: Nanos,
-    /// A job's, beside reads that waited.
+    /// Of a job, while reads waited.
     paid: bool,
 }
 
@@ -208,13 +208,13 @@ impl DiskSchedule {
         }
     }
 
-    /// True if a read may be issued now that this schedule did not ask for: one that failed on another disk.
+    /// True if a read may be issued now that this schedule did not choose: a read that failed on another disk.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.grant.is_none() && self.reads_in_flight < self.cost.profile().queue_depth
     }
 
-    /// `requests` for so many bytes from `position` on went to the disk.
+    /// `requests` for these bytes from `position` on went to the disk.
     pub fn begin_reads(&mut self, position: u64, bytes: u64, requests: u32, now: Nanos) {
         assert!(requests > 0 && bytes > 0, "a read has bytes");
         debug_assert!(self.grant.is_none(), "a disk serves reads or a grant");
@@ -266,7 +266,7 @@ impl DiskSchedule {
         }
     }
 
-    /// When [`DiskSchedule::next`] should be asked again if nothing happens before.
+    /// When [`DiskSchedule::next`] should be called again if nothing happens before.
     #[must_use]
     pub fn next_wakeup(&self, now: Nanos) -> Option<Nanos> {
         let waiting = !self.rt.is_empty() || !self.writes.is_empty() || !self.be.is_empty();
@@ -309,7 +309,7 @@ impl DiskSchedule {
         self.be.reads()
     }
 
-    /// The earliest time from `least` on at which a further read of so many bytes may be due: with everything that waits in time, or behind
+    /// The earliest time from `least` on at which a further read of this size may be due: with everything that waits in time, or behind
     /// all of it.
     #[must_use]
     pub fn room_for(&self, (position, bytes): (u64, u64), least: Nanos, now: Nanos) -> Nanos {
@@ -319,7 +319,7 @@ impl DiskSchedule {
         self.slack_of_reads(None, now).room_for(seconds, least)
     }
 
-    /// Disk time that everything due needs at most, in seconds, beside the blocks of sessions that read whole contents: the time
+    /// Disk time that everything due needs at most, in seconds, without the blocks of sessions that read whole contents: the time
     /// table keeps time for those in every round.
     #[must_use]
     pub fn queued_seconds(&self, now: Nanos) -> f64 {
@@ -357,7 +357,7 @@ impl DiskSchedule {
         self.cost.lost_seconds() >= kept && buckets.slack(now, self.cost.profile(), 1.0).least() < kept
     }
 
-    /// Whether a stream, or one that shares its reads, would have its next byte by `deadline` if its clock began to run
+    /// Whether a stream, or a follower that shares its reads, would have its next byte by `deadline` if its clock began to run
     /// now. Not while a grant is out: how long the store thread needs for it is only an estimate.
     #[must_use]
     pub fn can_promise(&self, slot: u32, deadline: Nanos, now: Nanos) -> bool {
@@ -366,7 +366,7 @@ impl DiskSchedule {
         self.grant.is_none() && self.slack_of_reads(Some((slot, deadline)), now).from(deadline) >= 0.0
     }
 
-    /// A stream's clock began to run: from now on its next byte is promised by `deadline`, whatever was asked for
+    /// A stream's clock began to run: from now on its next byte is promised by `deadline`, whatever was requested
     /// before.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         self.rt.promise(slot, deadline);

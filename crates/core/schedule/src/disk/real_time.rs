@@ -1,6 +1,6 @@
 //! Reads that are due: the blocks of admitted streams, each with a deadline.
 //!
-//! Promise: the next read is the one that the head comes to first among those that everything due in an earlier quarter
+//! Promise: the next read is the first on the way of the head among those that everything due in an earlier quarter
 //! of a round can wait for (SCAN-EDF with deadlines in quarters of rounds: Reddy & Wyllie 1993); a starting stream's first bytes go before
 //! that, under the same condition. Not here: the times for which requests can wait (`slack`), jobs (`best_effort`). See
 //! docs/decisions/0007.
@@ -166,7 +166,7 @@ impl RtQueue {
         }
     }
 
-    /// A stream's clock began to run, or that of one that shares its reads: its next byte is due then.
+    /// A stream's clock began to run, or that of a follower: its next byte is due then.
     pub fn promise(&mut self, slot: u32, deadline: Nanos) {
         if let Some(at) = self.place_of(slot) {
             let WaitingRead { request, hurried_bytes, .. } = &mut self.waiting[at];
@@ -268,7 +268,7 @@ fn slice_bytes(position: u64, cost: &CostModel) -> u64 {
     (bytes - bytes % limits::CHUNK_BYTES).max(limits::CHUNK_BYTES)
 }
 
-/// Whether everything due before this request can wait until so many bytes of it are read.
+/// Whether everything due before this request can wait until this part of it is read.
 fn affordable(request: &RtRequest, bytes: u64, slack: &Slack, head: u64, cost: &CostModel) -> bool {
     let before = slack.before(request.deadline);
     before == f64::INFINITY || cost.read(head, request.position, bytes).as_secs_f64() <= before

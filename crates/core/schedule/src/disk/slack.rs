@@ -21,9 +21,9 @@ use crate::profile::DiskProfile;
 /// Buckets in a round. Decision 0007, table of constants.
 const PER_ROUND: u64 = 4;
 /// Buckets in all; reads due later count as due in the last of them. Chosen: 16 rounds, so that the blocks of sessions, which are
-/// due up to 15 s after they were asked for, count when they are due.
+/// due up to 15 s after their request, count when they are due.
 const BUCKETS: usize = 64;
-/// The last bucket where a disk is asked whether it falls behind: five rounds, two more than a read is asked for ahead. The rest of
+/// The last bucket of the check whether a disk falls behind: five rounds, two more than a read is requested ahead. The rest of
 /// a long block, which is due later, counts as due then: a disk that is two and a half times slower is noticed before a stream is
 /// late (`sim/tests/slower.rs`; with 64 buckets after 1,161 misses).
 const NEAR: usize = 20;
@@ -204,7 +204,7 @@ impl Slack {
         self.left.iter().copied().fold(f64::INFINITY, f64::min)
     }
 
-    /// The earliest time from `least` on at which a further read of so many seconds may be due: with all that is due later still in time,
+    /// The earliest time from `least` on at which a further read of this duration may be due: with all that is due later still in time,
     /// or behind all of it.
     #[must_use]
     pub fn room_for(&self, seconds: f64, least: Nanos) -> Nanos {

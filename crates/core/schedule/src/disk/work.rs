@@ -25,7 +25,7 @@ pub enum BeWork {
         /// Length in bytes.
         bytes: u64,
     },
-    /// A store thread would read in so many places.
+    /// Number of places in which a store thread would read.
     Probe {
         /// Its job.
         job: JobId,

@@ -47,8 +47,8 @@ pub enum CommitPart<'a, R> {
     Grown {
         /// Those that have grown.
         uploads: Vec<UploadId>,
-        /// Those of them with syncs that make all durable: the last to grow of each journal, and each without one. In any order, or beside
-        /// each other.
+        /// Those of them with syncs that make all durable: the last to grow of each journal, and each without one. In any order, also
+        /// concurrently.
         syncs: Vec<UploadId>,
     },
     /// Empty the drive's cache, though no upload waits for it.
@@ -76,7 +76,7 @@ struct NameChange<T> {
     number: u64,
 }
 
-/// The change after so many, which are one more then.
+/// The change after this number of changes, which grows by one.
 fn next_change<T>(changes: &mut u64, of: T) -> NameChange<T> {
     *changes += 1;
     NameChange { of, number: *changes }
@@ -377,7 +377,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
     }
 
     /// The uploads without a journal that the commit under way still has to secure, with the lengths of their contents: the caller may
-    /// secure them beside each other, ahead of their parts.
+    /// secure them concurrently, ahead of their parts.
     #[must_use]
     pub fn secured_alone(&self) -> Vec<(UploadId, u64)> {
         let waiting = self.commits.batch.iter().flat_map(|batch| &batch.to_secure);

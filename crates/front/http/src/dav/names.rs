@@ -170,7 +170,7 @@ impl NameTransfer {
     }
 }
 
-/// True if `authority` is this server's: the one of the request, the one that a trusted proxy was asked for, or a name of the settings.
+/// True if `authority` is this server's: that of the request, that of the request to a trusted proxy, or a name of the settings.
 fn is_ours(exchange: &Exchange, authority: &str) -> bool {
     let (headers, config) = (&exchange.head.headers, exchange.shared.config());
     let proxied = headers.get("x-forwarded-host").filter(|_| config.trusted_proxies.has(exchange.socket_peer));

@@ -22,7 +22,7 @@ pub fn quality(accept: &str, media_type: &str) -> u32 {
     best.1
 }
 
-/// The items of a field in small letters, each with its weight in thousandths (RFC 9110 §12.4.2); without one that is 1000.
+/// The items of a field in small letters, each with its weight in thousandths (RFC 9110 §12.4.2); without a weight it is 1000.
 pub fn weighted(accept: &str) -> impl Iterator<Item = (String, u32)> {
     accept.split(',').map(|item| {
         let mut parts = item.split(';').map(str::trim);

@@ -30,10 +30,10 @@ pub struct Cmcd {
 /// Kind of object that a player requests, as far as it separates reads of media from reads that accompany them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ObjectType {
-    /// Picture, or picture and sound; or nothing was said.
+    /// Picture, or picture and sound; or not named.
     #[default]
     Media,
-    /// Sound beside the picture (`a`), which the player reads at the same time.
+    /// Sound of its own (`a`), which the player reads at the same time.
     Audio,
     /// Not played at a rate: a manifest (`m`), an initialization segment (`i`), captions (`c`, `tt`), a key (`k`).
     Accompanying,

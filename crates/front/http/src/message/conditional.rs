@@ -101,7 +101,7 @@ fn matches_weakly(list: &str, etag: &str) -> bool {
     etag_list(list).iter().any(|tag| tag == "*" || opaque(tag) == opaque(etag))
 }
 
-/// The date of a field; one that cannot be read is ignored (RFC 9110 §13.1.3).
+/// The date of a field; an unreadable date is ignored (RFC 9110 §13.1.3).
 #[must_use]
 pub fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     headers.get(name).and_then(|value| value.to_str().ok()).and_then(|text| httpdate::parse_http_date(text).ok())

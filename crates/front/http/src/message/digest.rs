@@ -117,7 +117,7 @@ impl BodyChecks {
         Ok(checks)
     }
 
-    /// The one that `Upload-Checksum` names: an algorithm, a space and the checksum in base 64.
+    /// The checksum that `Upload-Checksum` names: an algorithm, a space and the checksum in base 64.
     ///
     /// # Errors
     /// It cannot be read, or names an unknown algorithm.

@@ -17,7 +17,7 @@ pub struct ByteRange {
 /// The ranges that a Range field requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
-    /// The whole content: no range, one that is not understood, or an abusive set (RFC 9110 §14.2 lets it be ignored).
+    /// The whole content: no range, an unknown form of it, or an abusive set (RFC 9110 §14.2 lets it be ignored).
     Whole,
     /// These, in this order: 206.
     Some(Vec<ByteRange>),

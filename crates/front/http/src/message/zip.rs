@@ -44,7 +44,7 @@ impl ZipEntry {
     }
 }
 
-/// An archive of which so much is written.
+/// An archive of which this part is written.
 #[derive(Debug, Default)]
 pub struct ZipWriter {
     offset: u64,

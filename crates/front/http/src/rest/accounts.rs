@@ -120,9 +120,9 @@ async fn administer(
     done(administration::change_account(service, wish, permit).await)
 }
 
-/// Makes a link, for an account that has the right to share and the one that the link gives.
+/// Makes a link, for an account that has the right to share and the right that the link gives.
 async fn share(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
-    // The path that is judged stands in the body: only a client with a login, or one that needs none, has it read.
+    // The path that is judged stands in the body: the body is read only for a client with a login, or without need of it.
     let knocked = login::permit_own(exchange).await;
     if let Err(reply) = knocked
         && reply.status == StatusCode::UNAUTHORIZED

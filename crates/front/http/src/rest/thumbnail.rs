@@ -9,7 +9,7 @@ use crate::exchange::Exchange;
 use crate::login;
 use crate::message::reply::Reply;
 
-/// A browser may show one again for so long without a request.
+/// A browser may show a thumbnail again for this time without a request.
 const FRESH: &str = "private, max-age=3600";
 
 pub(super) async fn answer(exchange: &Exchange) -> Result<Reply, Reply> {

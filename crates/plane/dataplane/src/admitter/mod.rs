@@ -26,7 +26,7 @@ use crate::message::{PlacedStart, ReadRate, SharingGroup, ToAdmitter, ToFetcher,
 use crate::port::Io;
 use disks::{AdmitterDisk, AdmitterDisks};
 use stream::{AdmittedStream, StreamReservation};
-/// The core's load is measured over so long a time at least. Chosen.
+/// The core's load is measured over this time at least. Chosen.
 const LOAD_PERIOD_MIN: Nanos = Nanos::from_millis(500);
 
 /// The admitter.
@@ -258,13 +258,13 @@ impl Admitter {
         context.tell_pacer(ToPacer::Begin { slot, delivery, disk });
     }
 
-    /// Charges a leader for the pages its group holds; for how many it was charged before, unless there are not so many.
+    /// Charges a leader for the pages its group holds, and gives the number before; `None` if there are too few free pages.
     fn charge(&mut self, leader: u32, pages: u64) -> Option<u64> {
         self.admission.hold_pages(self.held(leader)?, pages)
     }
 
     /// The stream that uses a reservation loses it to a newer read of its viewer and continues in the time left over: a
-    /// player that seeks closes its old connection by itself, and one that reads in many ranges at once wants them all.
+    /// player that seeks closes its old connection by itself, and a player that reads many ranges at once wants them all.
     fn take_over<I: Io>(&mut self, id: ReservationId, context: &mut PlaneContext<I>) {
         let Some(slot) = self.holders.get(id.slot as usize).copied().flatten() else { return };
         if self.streams[slot as usize].reservation.take_over(id) {

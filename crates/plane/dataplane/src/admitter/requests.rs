@@ -149,7 +149,7 @@ impl Admitter {
         self.admission.awaits_place(disk) || refusal.grantable == BitRate(0)
     }
 
-    /// Recordings that waited for as long as a block of one that was admitted may take are answered: that one has its place by now, or
+    /// Recordings that waited for as long as a block of an admitted one may take are answered: that recording has its place by now, or
     /// sends nothing.
     pub(crate) fn answer_late_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         while let Some(&(request, since)) = self.recordings.front() {

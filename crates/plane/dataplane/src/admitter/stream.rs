@@ -26,7 +26,7 @@ pub(super) struct AdmittedStream {
     pub(super) is_new: bool,
     /// Keep the reservation at its end.
     pub(super) hold: bool,
-    /// The session that gives a share of its disk time for the reads, beside its playback.
+    /// The session that gives a share of its disk time for the reads of sound and the like.
     pub(super) session: Option<ReservationId>,
 }
 
@@ -53,7 +53,7 @@ impl StreamReservation {
         }
     }
 
-    /// The one that it may have again.
+    /// The reservation that it may have again.
     pub(super) const fn suspended(self) -> Option<ReservationId> {
         if let Self::Suspended(id) = self { Some(id) } else { None }
     }
@@ -79,7 +79,7 @@ impl StreamReservation {
         is_held
     }
 
-    /// It loses it, to be asked for again unless it was taken over; gives what it was.
+    /// It loses its reservation, and requests it again unless another stream took it over; gives that reservation.
     pub(super) fn lose(&mut self) -> Self {
         let before = *self;
         *self = match before {

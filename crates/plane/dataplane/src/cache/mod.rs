@@ -21,10 +21,10 @@ use page_index::PageIndex;
 
 /// Pages in a chunk. Follows from the sizes of both.
 pub const CHUNK_PAGES: u32 = 4;
-/// Few chunks are used as long as it is less than one in so many of those that there can be. Chosen.
+/// Few chunks are used while they are less than one part in this number of the possible ones. Chosen.
 const FEW_PART: u32 = 2;
 const NONE: u32 = u32::MAX;
-/// Of the chunks that were idle for longest, so many are looked at for one that was lent. Chosen.
+/// Of the chunks that were idle for longest, this number is searched for one that was lent. Chosen.
 const LENT_LOOKED_AT: usize = 16;
 const _: () = assert!(CACHE_PAGE_BYTES * CHUNK_PAGES as u64 == limits::CHUNK_BYTES);
 
@@ -80,10 +80,10 @@ pub struct Cache {
     index: PageIndex,
     /// Unused pages in chunks of which another page is used.
     partial: NumberList,
-    /// Chunks of which no page is used and that hold nothing worth keeping: those that hold nothing first, then the one that
+    /// Chunks of which no page is used and that hold nothing worth keeping: empty chunks first, then the chunk that
     /// was idle for longest.
     spare: NumberList,
-    /// The other chunks of which no page is used, the one that was idle for longest first.
+    /// The other chunks of which no page is used, the longest idle one first.
     idle: NumberList,
     chunks: Vec<ChunkEntry>,
     /// Chunks that have memory.
@@ -312,7 +312,7 @@ impl Cache {
         Some(new)
     }
 
-    /// One read for this page ended: from its start, so many bytes are valid.
+    /// One read for this page ended: from its start, this number of bytes is valid.
     pub fn read_done(&mut self, page: Page, valid: u32) {
         let entry = &mut self.entries[page.0 as usize];
         entry.reads = entry.reads.checked_sub(1).expect("a read was out");

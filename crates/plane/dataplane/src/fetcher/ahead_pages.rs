@@ -2,7 +2,7 @@
 
 use units::limits::CACHE_PAGE_BYTES;
 
-/// A delivery reads no farther ahead than this, for every stream has room for marks of so many pages. Chosen: enough for seven disks
+/// A delivery reads no farther ahead than this, for every stream has room for marks of this number of pages. Chosen: enough for seven disks
 /// with units of 8 MiB.
 pub(super) const AHEAD_BYTES_MAX: u64 = 64 << 20;
 /// Follows from that.

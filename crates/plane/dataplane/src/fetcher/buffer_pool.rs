@@ -18,7 +18,7 @@ use crate::files::FileTable;
 use crate::memory::ArenaMemory;
 use crate::port::{Completion, FileSlot, Io};
 
-/// Share of the buffers that best-effort deliveries may use: one in so many. Chosen.
+/// Best-effort deliveries may use one part in this number of the buffers. Chosen.
 pub const BEST_EFFORT_PAGES_SHARE: u32 = 8;
 /// So many times the pages in use are in memory at most, if they are promised: viewers of the same contents use little of the memory promised
 /// to each, and a crowd would wait seconds for gigabytes that it never uses. Chosen.
@@ -108,7 +108,7 @@ impl BufferPool {
         Some(got)
     }
 
-    /// A read of a page ended with so many valid bytes of it.
+    /// A read of a page ended with this number of valid bytes.
     pub(super) fn read_done(&mut self, page: Page, valid: u32) {
         self.cache.read_done(page, valid);
     }
@@ -118,7 +118,7 @@ impl BufferPool {
         self.cache.read_failed(page);
     }
 
-    /// Another place for a page that streams wait for, in place of the one that a silent disk may still write.
+    /// Another place for a page that streams wait for, in place of the page that a silent disk may still write.
     pub(super) fn supersede(&mut self, page: Page) -> Option<Page> {
         self.cache.supersede(page)
     }
@@ -160,7 +160,7 @@ impl BufferPool {
         u64::from(self.delivery_pages_max() / self.deliveries.max(1)) * CACHE_PAGE_BYTES
     }
 
-    /// One delivery without a reservation more, which holds so many pages.
+    /// One more delivery without a reservation, which holds this number of pages.
     pub(super) fn begin_delivery(&mut self, pages: u32) {
         self.deliveries += 1;
         self.delivery_pages += pages;
@@ -190,7 +190,7 @@ impl BufferPool {
         self.memory.next_wakeup()
     }
 
-    /// True if so many files more can be open.
+    /// True if this number of further files can be open.
     pub(super) fn has_room_for_files(&self, files: usize) -> bool {
         self.files.has_room(files)
     }

@@ -17,8 +17,8 @@ use crate::port::IoFault;
 /// Rounds without an answer after which contents with another copy are read from that. Follows from the disks' lookahead, below.
 const SILENT_ROUNDS: u64 = 1;
 
-/// A grant may be under way for so many deadlines of a read before its disk counts as silent. Chosen: a commit may wait for a read that is
-/// late itself.
+/// A grant may be under way for this number of deadlines of a read before its disk counts as silent. Chosen: a commit may wait for a read
+/// that is late itself.
 const GRANT_DEADLINES: u64 = 2;
 
 // The other disk needs a round for the reads of this one.
@@ -31,7 +31,7 @@ impl Fetcher {
         self.leave_disk(disk, context);
     }
 
-    /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
+    /// Whether a read of this disk is out for longer than `limit`; only a read that a good disk could answer, if `copies`.
     fn is_overdue(&self, disk: DiskId, limit: Nanos, copies: bool, now: Nanos) -> bool {
         self.reads.is_overdue(disk, limit, copies, now, (&self.sources, &self.buffers))
     }

@@ -72,7 +72,8 @@ impl ReadsInFlight {
         Some(IssuedRead { real_time: false, position, bytes, requests, advanced_bytes, next_position })
     }
 
-    /// Places for so many pages of a stream from a key on, or for the first of them; `None` if there is none now, or no room for reads.
+    /// Places for this number of pages of a stream from a key on, or for the first of them; `None` if there is none now, or no room for
+    /// reads.
     fn allocate(
         &self,
         stream: &ReadAhead,
@@ -95,7 +96,7 @@ const fn nothing_issued(real_time: bool) -> IssuedRead {
     IssuedRead { real_time, position: 0, bytes: 0, requests: 0, advanced_bytes: u64::MAX, next_position: 0 }
 }
 
-/// Pieces a best-effort read of the page with so many bytes of content from its start takes.
+/// Pieces a best-effort read of the page with this number of content bytes from its start takes.
 fn pieces_of(content_left: u64) -> u8 {
     u8::try_from(content_left.min(CACHE_PAGE_BYTES).div_ceil(limits::PIECE_BYTES_MAX)).expect("a page has few pieces")
 }

@@ -181,7 +181,7 @@ impl Fetcher {
         }
     }
 
-    /// Each turn, before the disks are asked.
+    /// Each turn of the plane, before the disks get requests.
     pub(crate) fn begin_turn<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         self.watch_silence(context);
         self.begin_rounds(context);

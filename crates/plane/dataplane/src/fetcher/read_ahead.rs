@@ -69,7 +69,7 @@ pub(super) struct ReadPlan {
     pub(super) rate: ReadRate,
     /// First round of its regular reads.
     first_round: u64,
-    /// Its next read; `u64::MAX` of one that shares another's.
+    /// Its next read; `u64::MAX` of a follower.
     next_round: u64,
     /// Rounds between the last read and the next.
     gap: u64,
@@ -102,7 +102,7 @@ pub(super) struct HandedOver {
 pub(super) struct ReadAhead {
     /// How far it was sent.
     send: Cursor,
-    /// Up to here in its payload no page is to be given back: it is the end of the one that is being sent. A tick's bytes seldom
+    /// Up to here in its payload no page is to be given back: it is the end of the page that is being sent. A tick's bytes seldom
     /// leave their page, and a stream's segments lie in no cache.
     page_end: u64,
     fetch: Cursor,

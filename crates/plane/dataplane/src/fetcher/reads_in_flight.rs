@@ -221,7 +221,7 @@ impl ReadsInFlight {
         Some(*read)
     }
 
-    /// Lets a read wait for its turn on the disk of another copy, if there is one that was not tried and answers.
+    /// Lets a read wait for its turn on the disk of another copy, if there is an untried disk that answers.
     pub(super) fn try_next_copy<I: Io>(
         &mut self,
         op: u32,
@@ -268,7 +268,7 @@ impl ReadsInFlight {
         sources[disk].retries.is_empty()
     }
 
-    /// Whether a read of this disk is out for longer than `limit`; only one that a good disk could answer, if `copies`.
+    /// Whether a read of this disk is out for longer than `limit`; only a read that a good disk could answer, if `copies`.
     pub(super) fn is_overdue(
         &self,
         disk: DiskId,
@@ -318,7 +318,7 @@ impl ReadsInFlight {
         let again = self.add(ReadOp { tried, ..read.of_one_page(first, offset, expected) });
         let has_copy = self.try_next_copy(again, (sources, buffers), context);
         if has_copy && !is_hung {
-            // The other disk may be worse than it seemed: then this one, which may answer yet, is asked again.
+            // The other disk may be worse than it seemed: then this disk, which may answer yet, gets the read again.
             self.get_mut(again).tried = 0;
         }
         Some((again, has_copy))

@@ -10,7 +10,7 @@ use super::*;
 const STEPS_PER_TURN: usize = 256;
 
 impl Fetcher {
-    /// At each round of each disk: blocks for later rounds are asked for, waiting streams may start.
+    /// At each round of each disk: blocks for later rounds are requested, waiting streams may start.
     pub(super) fn begin_rounds<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for disk in self.sources.ids() {
             let Some(round) = self.sources[disk].next_round(context.now) else { continue };
@@ -26,7 +26,7 @@ impl Fetcher {
         }
     }
 
-    /// At the end of each send, and at a tick without one: from flash a stream reads on, and one that shares another's reads
+    /// At the end of each send, and at a tick without one: from flash a stream reads on, and a follower
     /// follows them.
     pub(super) fn read_on<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot];

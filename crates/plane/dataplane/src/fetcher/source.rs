@@ -85,7 +85,7 @@ impl Sources {
         self[disk].health.condition().reluctance()
     }
 
-    /// Reads of deliveries without a reservation that all disks have been asked for.
+    /// Reads of deliveries without a reservation that all disks have.
     pub(super) fn bulk_reads(&self) -> usize {
         self.0.iter().map(|disk| disk.schedule.bulk_reads()).sum()
     }
@@ -214,7 +214,7 @@ impl Source {
         self.schedule.granted_since().is_some_and(|since| now.saturating_sub(since) > limit)
     }
 
-    /// True if it has lost so much time that regular reads would be late if it were as fast as its profile from now on.
+    /// True if it has lost enough time to make regular reads late if it were as fast as its profile from now on.
     pub(super) fn is_behind(&self, now: Nanos) -> bool {
         self.spins && !self.health.is_hung() && self.schedule.is_behind(now)
     }

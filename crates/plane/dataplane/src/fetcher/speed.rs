@@ -1,4 +1,4 @@
-//! Speed of a disk beside its profile, in levels.
+//! Speed of a disk relative to its profile, in levels.
 //!
 //! Promise: a disk whose speed varies around a level reaches it once. Not here: the measurement (`schedule::disk::cost`).
 

@@ -65,7 +65,7 @@ impl Fetcher {
         if life == ReadsLife::Free || stream.is_best_effort() {
             return;
         }
-        // This comes first, while the stream still has disk time to hand over to one that shares its reads.
+        // This comes first, while the stream still has disk time to hand over to a follower.
         self.leave_group(slot, context);
         self.streams[slot].leave_starting(&mut self.sources);
         self.streams[slot].ask_nothing(&mut self.sources);

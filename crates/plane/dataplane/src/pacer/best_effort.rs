@@ -13,17 +13,17 @@ use super::*;
 
 /// A delivery sends at most this much at a time. Chosen.
 const SEND_BYTES: u64 = 1024 * 1024;
-/// A delivery may take the unused share of a link in so many steps of the wheel once it has sent its first bytes; the rest is for
+/// A delivery may take the unused share of a link in this number of steps of the wheel once it has sent its first bytes; the rest is for
 /// streams that start or are behind. Chosen.
 const DELIVERY_STEPS: u64 = 2;
 /// All of them send at most these bytes in a step of the wheel: the next step must not wait for them. Chosen.
 const STEP_BYTES: u64 = 4 << 20;
-/// A client that takes nothing for so long has its buffers taken back; they are read again when it continues. Chosen.
+/// A client that takes nothing for this time has its buffers taken back; they are read again when it continues. Chosen.
 const BLOCKED_MAX: Nanos = Nanos::from_secs(1);
-/// A stream that gave its reservation back and finds no room asks again after so long. Chosen.
+/// A stream that gave its reservation back and finds no room asks again after this time. Chosen.
 const RESERVE_AGAIN_EVERY: Nanos = Nanos::from_secs(1);
 /// A stream to a client that takes nothing gives its reservation back after [`PlaneConfig::stall_max`](crate::PlaneConfig),
-/// and ends after so many of them: five minutes by default, which most pauses are shorter than.
+/// and ends after this number of them: five minutes by default, which most pauses are shorter than.
 const STALLS_OF_PLAYERS: u64 = 10;
 
 /// All of them.
@@ -37,7 +37,7 @@ pub(super) struct BestEffort {
     is_short: Vec<bool>,
     /// The step of the wheel, and the bytes they may still send in it.
     step: (u64, u64),
-    /// Until then pages go round: it is a tick since one that held nothing found none.
+    /// Until then pages go round: it is a tick since a delivery without a page found none.
     pages_short_until: Nanos,
 }
 
@@ -70,7 +70,7 @@ impl BestEffort {
         self.step.1
     }
 
-    /// They sent so many bytes.
+    /// They sent this number of bytes.
     pub(super) const fn sent_in_step(&mut self, bytes: u64) {
         self.step.1 = self.step.1.saturating_sub(bytes);
     }

@@ -1,4 +1,4 @@
-//! Load of the links in the last ticks: best effort that goes out beside the reserved rates is no more than they have left.
+//! Load of the links in the last ticks: best effort takes no more than the reserved rates leave.
 //!
 //! Promise: start bursts, catching up after a stall, and best effort never bring the load of a link in any span over its
 //! capacity in that span and [`DEPTH_TICKS`] more; the bytes of a stream's rate in a tick are never held back. It is a
@@ -10,7 +10,7 @@ use super::Pacer;
 use crate::context::PlaneContext;
 use crate::port::Io;
 
-/// A link that was idle may be given the bytes of so many ticks. Follows: the longest time between two sends of a stream.
+/// A link that was idle may be given the bytes of this number of ticks. Follows: the longest time between two sends of a stream.
 pub(super) const DEPTH_TICKS: u64 = 2;
 /// A link that became narrower than the promises on it owes no more than this when it is widened again. Chosen.
 const OWED_MAX: Nanos = Nanos::from_secs(1);
@@ -22,7 +22,7 @@ pub(super) struct LinkLoad {
     rate: BitRate,
     /// The time until which it is busy with the bytes sent.
     busy_until: Nanos,
-    /// Bytes of small reads that had left by it beside the plane.
+    /// Bytes of small reads that had left by it outside the plane.
     small_bytes: u64,
 }
 
@@ -64,7 +64,7 @@ impl Pacer {
         load.room(depth, kept, now)
     }
 
-    /// A stream hands so many bytes over.
+    /// A stream hands this number of bytes over.
     pub(super) fn link_takes<I: Io>(&mut self, slot: u32, bytes: u64, context: &PlaneContext<I>, now: Nanos) {
         let stream = &self.streams[slot as usize];
         let link = stream.link;
@@ -74,7 +74,7 @@ impl Pacer {
         self.links[usize::from(link.0)].take(bytes, depth(context.config.tick), now);
     }
 
-    /// A socket did not take so many of them.
+    /// A socket did not take this number of them.
     pub(super) fn link_gets_back(&mut self, slot: u32, bytes: u64) {
         let link = self.streams[slot as usize].link;
         let load = &mut self.links[usize::from(link.0)];

@@ -30,7 +30,7 @@ const RUN_BYTES: u64 = (RUN_LEAD + RUN_READS) * MIB;
 const RUN_TIME_MAX: Nanos = Nanos::from_millis(180);
 /// Reads in flight at a time, as the `queue_depth` of a spindle's profile.
 const SPINDLE_DEPTH: u64 = 2;
-/// A read of a run that takes so many times the median waited for another program's: track switches, retries of the head and
+/// A read of a run that takes this multiple of the median waited for another program's: track switches, retries of the head and
 /// a drive that reads ahead stay below.
 const HELD_UP: u64 = 4;
 /// Most further readings of zones that are slower than one further inside.
@@ -47,7 +47,7 @@ const LATENCY_MIN: Nanos = Nanos::from_micros(4);
 const RPM: [u64; 7] = [4200, 5400, 5700, 5900, 7200, 10_000, 15_000];
 /// Unreadable places after which the disk is given up.
 const FAILURES_MAX: u32 = 8;
-/// The figures are not the disk's own if others made more than one request to so many.
+/// The figures are not the disk's own if others made more than one request in this number.
 const OTHERS_SHARE: u64 = 10;
 /// Flash: requests in flight, and how long bandwidth is measured at least.
 const FLASH_DEPTH: u32 = 8;

@@ -61,7 +61,7 @@ impl Folders {
         make(&*self.root(root)?, path)
     }
 
-    /// Gives an item another name, with `replaces` in the place of the one that is there.
+    /// Gives an item another name, with `replaces` in the place of the present one.
     pub(super) fn rename(
         &self,
         root: usize,

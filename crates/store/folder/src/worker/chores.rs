@@ -48,7 +48,7 @@ pub(super) const READS_PER_STEP: u32 = 6;
 /// files of other programs before their first viewer comes.)
 const RESCAN: Nanos = Nanos::from_secs(600);
 
-/// Time for which the received bytes of an upload are kept for another one that continues it.
+/// Time for which the received bytes of an upload are kept for another upload that continues it.
 const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Between two looks at whether a removed file is still open.

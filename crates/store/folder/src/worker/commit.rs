@@ -18,8 +18,8 @@ use store::operation::ChangeReply;
 use super::upload::UploadTarget;
 use super::{Worker, content};
 
-/// Files that are synced beside each other, which lets their file system commit them together: 44 files on an overlay took 0.46 s instead
-/// of 2.1 (emulated 7200 rpm disk). Chosen: the recordings that an old disk has room for.
+/// Number of files that are synced concurrently, which lets their file system commit them together: 44 files on an overlay took 0.46 s
+/// instead of 2.1 (emulated 7200 rpm disk). Chosen: the recordings that an old disk has room for.
 const SYNCS_AT_ONCE: usize = 64;
 
 /// Stack of the thread of a sync, which is one call.
@@ -140,7 +140,7 @@ impl Worker {
     }
 }
 
-/// Secures the uploads without a journal, their files beside each other.
+/// Secures the uploads without a journal, their files concurrently.
 fn secure_together(uploads: &mut FolderUploads) {
     let mut cut = Vec::new();
     for (upload, length) in uploads.secured_alone() {

@@ -154,7 +154,7 @@ impl KnownFiles {
         }
     }
 
-    /// A version that is older than one that is read now, as of an open that lasted, does not take its place.
+    /// An older version, from an open that lasted, does not take the place of a version that is read now.
     fn remember(&mut self, stamp: Stamp, version: ContentVersion, content: Weak<Content>) {
         let place = (stamp.device, stamp.inode);
         let is_newer = |known: &Known| known.stamp.changed_ns > stamp.changed_ns && known.content.strong_count() > 0;

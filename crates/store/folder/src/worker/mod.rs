@@ -44,7 +44,8 @@ use upload::UploadTarget;
 /// Operations done before grants are looked at again.
 const OPERATIONS_PER_TURN: usize = 16;
 
-/// Openers of one disk. With 8, the opens of 16 callers took as long (emulated 7200 rpm disk), and a stream's read had more reads beside it.
+/// Openers of one disk. With 8, the opens of 16 callers took as long (emulated 7200 rpm disk), and a stream's read had more reads next to
+/// it.
 const OPENERS: usize = 4;
 
 /// Time between two looks at the free space, the places of the roots, and unused memory.

@@ -139,7 +139,7 @@ impl Worker {
         self.published(upload, path.clone(), existing.map(|found| found.entry.modified))
     }
 
-    /// Gives an upload its name, or the first one beside it that is free.
+    /// Gives an upload its name, or the first free one numbered after it.
     fn name_beside(&mut self, upload: UploadId, path: &ContentPath) -> Result<Published, StoreError> {
         let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };

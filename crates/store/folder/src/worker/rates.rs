@@ -48,7 +48,7 @@ impl Folders {
     }
 }
 
-/// At once, beside the disk's schedule.
+/// At once, outside the disk's schedule.
 fn read_now(file: &ContentFile, position: u64, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::pread(&file.file, buffer, position)?)
 }

@@ -1,7 +1,7 @@
-//! Recordings that a crash left: each gets its own name, or one beside it, in a commit with the others.
+//! Recordings that a crash left: each gets its own name, or a numbered one, in a commit with the others.
 //!
-//! Promise: a recording is listed with the bytes that were written, and replaces nothing; one that cannot be given its name stays for the
-//! next look. Not here: the look for all of them (`chores`), the commit (`storage::uploads`).
+//! Promise: a recording is listed with the bytes that were written, and replaces nothing; a recording that cannot be given its name stays
+//! for the next look. Not here: the look for all of them (`chores`), the commit (`storage::uploads`).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

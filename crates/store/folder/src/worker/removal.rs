@@ -16,7 +16,7 @@ use super::Worker;
 use super::commit::Removal;
 
 impl Worker {
-    /// Removes a file below `folder`, reached through real folders only, if it is the one that was met and was not written to
+    /// Removes a file below `folder`, reached through real folders only, if it is the file that was met and was not written to
     /// since. `reply` is answered when that is durable, or at once if it cannot be.
     pub(super) fn remove(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp, reply: ChangeReply<()>) {
         if !reply.begin() {

@@ -41,7 +41,7 @@ enum TemporaryState {
     Nameless,
     /// It has a hidden one.
     Hidden(String),
-    /// It has a hidden one that is to be found after a crash.
+    /// It has a hidden name that the next start finds after a crash.
     Recoverable(String),
     /// It has its own.
     Published,
@@ -81,7 +81,7 @@ impl TemporaryFile {
     }
 
     /// The same under a given hidden name, with the bytes that an earlier upload has left there. If another upload is writing to that, or
-    /// the name would be too long, the file is a new one that is not found later.
+    /// the name would be too long, the file is a new one that no start finds.
     pub(super) fn part(directory: OwnedFd, direct: bool, hidden: String) -> Result<Self, Errno> {
         if hidden.len() > COMPONENT_BYTES_MAX {
             return Self::new(directory, direct);
@@ -134,7 +134,7 @@ impl TemporaryFile {
         }
     }
 
-    /// Gives the file the group, mode and access control list of the one that it is to replace. Those that its file system does not
+    /// Gives the file the group, mode and access control list of the file that it is to replace. Those that its file system does not
     /// have, or that this user may not give, stay as they are.
     pub(super) fn take_permissions(&self, replaced: BorrowedFd<'_>, stat: &Stat) -> Result<(), Errno> {
         let refused = |error| match error {
@@ -176,7 +176,7 @@ impl TemporaryFile {
         Ok(())
     }
 
-    /// Puts the file in the place of the one that has its name, in one step.
+    /// Puts the file in the place of the file that has its name, in one step.
     pub(super) fn publish_over(&mut self, name: &str) -> Result<(), Errno> {
         assert_name(name);
         if matches!(self.state, TemporaryState::Nameless) {

@@ -42,7 +42,7 @@ const GROWTH_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// emulated 7200 rpm disk). Chosen.
 const CACHED_BYTES_MAX: u64 = 64 * 1024;
 
-/// An upload takes this part of the free space ahead, one in so many. Chosen: 128 recordings on a disk of 200 GB with a quarter free lie in
+/// An upload takes one part in this number of the free space ahead. Chosen: 128 recordings on a disk of 200 GB with a quarter free lie in
 /// stretches of three blocks of a viewer (docs/decisions/0057), and 1024 uploads leave a seventh of the free space.
 const GROWTH_PART: u64 = 512;
 
@@ -98,7 +98,7 @@ impl UploadFile for UploadTarget {
 }
 
 impl UploadTarget {
-    /// A file with so many bytes, of which no client sends more: it is kept, beside another content if its name is taken.
+    /// A file with this number of bytes, of which no client sends more: it is kept, under a numbered name if its own is taken.
     pub(super) fn kept(
         (root, path): (usize, ContentPath),
         temporary: TemporaryFile,

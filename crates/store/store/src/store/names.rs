@@ -64,7 +64,7 @@ impl Store {
         Ok(replaced.is_none())
     }
 
-    /// Gives a content another modification time, durably. Every root before the one that has it must answer.
+    /// Gives a content another modification time, durably. Every root before its own must answer.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::IsDirectory`], and errors of the system.

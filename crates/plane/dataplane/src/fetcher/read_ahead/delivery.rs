@@ -13,11 +13,11 @@ pub(in super::super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 const GROWN_WINDOW_BYTES: u64 = 16 << 20;
 /// A response whose first bytes on one disk are as many reads no other disk ahead: none is within reach. Follows from the marks.
 const LONG_UNIT_BYTES: u64 = AHEAD_BYTES_MAX / 2;
-/// A delivery asks a disk for one in so many of its window at a time: not every page is worth a seek. Chosen.
+/// A delivery requests one part in this number of its window from a disk at a time: not every page is worth a seek. Chosen.
 const WANTED_PART: u64 = 2;
 
 impl ReadAhead {
-    /// It begins, with so many pages that it holds.
+    /// It begins, and holds this number of pages.
     pub(in super::super) fn begin_delivery(&mut self, pages: u32, buffers: &mut BufferPool) {
         self.run();
         buffers.begin_delivery(pages);

@@ -17,7 +17,7 @@ impl ReadAhead {
         StartConditions { room_at, payload_bytes, ..source.start_conditions(now) }
     }
 
-    /// The earliest time at which all of it, if it is one block, may be sent beside everything that waits for its disk: not before it
+    /// The earliest time at which all of it, if it is one block, may be sent with everything that waits for its disk: not before it
     /// has lasted, and every read has the look-ahead.
     fn room_for_block(&self, source: &Source, tick: Nanos, now: Nanos) -> Option<Nanos> {
         let ReadRate { rate, .. } = self.plan.filter(|plan| plan.rate.whole)?.rate;
