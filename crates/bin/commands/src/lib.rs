@@ -1,4 +1,4 @@
-//! Commands of `isocast` beside the server: each is a module with `Args` and a `run`.
+//! Commands of `isocast` other than the server: each is a module with `Args` and a `run`.
 
 // These macros panic once the reader has closed its end.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

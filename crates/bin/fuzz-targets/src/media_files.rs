@@ -52,7 +52,7 @@ pub fn cuts(bytes: &[u8]) {
     assert!(came == bytes);
 }
 
-/// Looks into a file that begins with `beginning` and continues with `data`: any bytes give an answer, and one that says
+/// Looks into a file that begins with `beginning` and continues with `data`: any bytes give an answer, and a file that says
 /// something says something possible.
 fn probe_file(beginning: &[u8], data: &[u8]) {
     let file = [beginning, data].concat();

@@ -6,7 +6,7 @@ use fuzz_targets::{
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-/// Calls `target` with each sample, and `count` times with one that is damaged.
+/// Calls `target` with each sample, and `count` times with a damaged one.
 fn try_target(target: fn(&[u8]), samples: &[&[u8]], count: u64) {
     samples.iter().for_each(|sample| target(sample));
     for seed in 0..count {

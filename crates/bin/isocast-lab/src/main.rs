@@ -124,7 +124,7 @@ fn tell_down(names: &[&str], json: bool, out: &mut dyn Write) -> anyhow::Result<
     Ok(names.iter().try_for_each(|name| writeln!(out, "{name}: down"))?)
 }
 
-/// The server's program: beside this one, else on the path.
+/// The server's program: in this program's folder, else on the path.
 ///
 /// # Errors
 /// It is in neither.

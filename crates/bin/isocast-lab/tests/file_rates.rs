@@ -1,4 +1,4 @@
-//! `isocast plan FILE` on files that ffmpeg makes, beside the duration that ffprobe finds.
+//! `isocast plan FILE` on files that ffmpeg makes, compared with the duration that ffprobe finds.
 
 #[path = "../../isocast/tests/common/skip.rs"]
 mod skip;

@@ -1,4 +1,4 @@
-//! `isocast cp` with the real program: local files and a server's, at a rate and without, whole folders, broken off and gone on.
+//! `isocast cp` with the real program: local files and a server's, at a rate and without, whole folders, broken off and continued.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -123,7 +123,7 @@ fn one_file_that_cannot_be_copied_keeps_no_other_from_being_so() {
         assert_eq!(fs::read(&copy).expect("there"), b"54321");
         assert_eq!(fs::metadata(&copy).expect("there").modified().ok(), Some(changed_at));
     }
-    // So is one that changed again within the second.
+    // So is a file that changed again within the second.
     fs::write(&changed, "67890").expect("written");
     file.set_modified(changed_at + Duration::from_nanos(1)).expect("dated");
     for (target, copy) in [(text(&to), to.join("sub/3.ts")), (&*url("up"), root.join("up/sub/3.ts"))] {
@@ -237,7 +237,7 @@ fn a_server_is_read_and_written_at_a_rate_it_admits() {
     assert!(done["throughput_bps"].as_f64().expect("a number") <= 4_040_000.0, "{done}");
     assert!(fs::read(&film).expect("there") == pattern(1_000_000));
 
-    // A copy that was broken off is gone on with, as long as its source is the same.
+    // A copy that was broken off continues as long as its source is the same.
     let before = names(&here);
     let part = here.join("resumed.ts");
     fs::write(root.join("resumed.ts"), pattern(30_000_000)).expect("written");

@@ -235,7 +235,7 @@ fn a_side_that_stops_early_is_named_on_the_other() {
     assert!(said.contains("the sender stopped in the middle"), "{said}");
 }
 
-/// Checks that a receiver has the sockets of a test: the one it listens at, control, and the one that carries the bytes, twice.
+/// Checks that a receiver has the sockets of a test: its listener, control, and that of the bytes, twice.
 fn receives(pid: u32) -> Result<(), String> {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).map_err(|error| error.to_string())?;
     let sockets = open

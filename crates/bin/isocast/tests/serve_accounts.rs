@@ -1,4 +1,4 @@
-//! Users, tokens and links by the program's commands, beside a server that runs: each change is in force when its command ends.
+//! Users, tokens and links by the program's commands, while a server runs: each change is in force when its command ends.
 
 use std::fs;
 use std::io::Write as _;

@@ -40,7 +40,7 @@ struct AuthorityState {
     /// SHA-256 of the account's public key (RFC 7638).
     thumbprint: String,
     orders: usize,
-    /// Its certificates began so long ago.
+    /// Its certificates began this time ago.
     age: Duration,
     /// It refuses every proof.
     refuses: bool,

@@ -9,7 +9,7 @@ use std::thread;
 use crate::common::client::{Answer, Client, pattern};
 use crate::common::server::{Server, Setup};
 
-/// More than a segment of sound beside pictures.
+/// More than a segment of sound of its own.
 const SEGMENT_BYTES: usize = 1_200_000;
 const SEGMENTS: usize = 10;
 /// Most memory that a player's playlists may add.

@@ -126,7 +126,7 @@ fn thousands_of_cameras_are_taken_or_refused_with_the_reason_and_a_viewer_gets_i
     assert_eq!(server.put("/media/one.ts?rate=64k", "", b"x").status, 201);
 }
 
-/// A span begins each recording on the disk on which its time is reserved: the emptiest one that has time. When all came to the emptiest
+/// A span begins each recording on the disk on which its time is reserved: the emptiest disk with time. When all came to the emptiest
 /// disk, but each took its first unit on another one, one disk wrote without a promise, and the other's time stood idle.
 #[test]
 fn cameras_that_come_at_once_to_a_span_are_written_where_their_time_is_reserved() {
@@ -226,7 +226,7 @@ fn a_second_camera_under_a_name_is_refused_or_lies_beside_the_first_and_the_firs
     assert_eq!(first.answer(true).status, 201);
     let stored = std::fs::read(server.root.join("cam.ts")).expect("it is there");
     assert!(stored == [pattern(100_000), pattern(50_000)].concat());
-    // Once the first has ended, another one lies beside it.
+    // Once the first has ended, another one lies next to it.
     let mut again = camera(&server, "cam.ts?rate=1M");
     assert_eq!(again.head().status, 100);
     again.send(chunk(70_000));
@@ -255,7 +255,7 @@ fn recordings(server: &Server, folder: &str) -> Vec<Client> {
     cameras
 }
 
-/// Each sends so many bytes more, all at once, and ends its recording: the answers.
+/// Each sends this number of further bytes, all at once, and ends its recording: the answers.
 fn end_all(cameras: &mut [Client], bytes: usize) -> Vec<Answer> {
     let end = |client: &mut Client| {
         // The refusal may come before all is sent.

@@ -226,7 +226,7 @@ fn small_reads_come_from_memory_and_of_the_version_that_is_there() {
         server.file("small.bin", &body);
         let before = server.metric("isocast_small_reads_total");
         let first = server.get("/media/small.bin");
-        // The plane's answer, the one that is kept on its way, and the others.
+        // The plane's answer, the answer that is kept on its way, and the others.
         for _ in 0..20 {
             let again = server.get("/media/small.bin");
             assert!(again.status == 200 && again.body == body, "every byte, of this version");

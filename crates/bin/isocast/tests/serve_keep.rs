@@ -213,7 +213,7 @@ fn nothing_goes_for_an_upload_that_cannot_be_stored() {
         large.text()
     );
     assert_eq!(names("cams").len(), 9, "nothing was removed");
-    // Room is made for one that fits, also by another way to the folder.
+    // Room is made for a content that fits, also by another way to the folder.
     assert_eq!(put("/media/alias/new.ts", 60_000).status, 201);
     let cams = names("cams");
     assert!(cams.contains(OsStr::new("new.ts")) && !cams.contains(OsStr::new("0.ts")), "{cams:?}");

@@ -29,7 +29,7 @@ struct TestProvider {
 struct ProviderState {
     issuer: String,
     keys: Vec<EcdsaKeyPair>,
-    /// Claims of an ID token, beside or in place of those that it needs.
+    /// Claims of an ID token, in addition to or in place of those that it needs.
     claims: Value,
     user_info: Value,
     /// Parameters of logins whose code was not redeemed yet, by code.

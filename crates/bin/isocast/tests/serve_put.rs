@@ -189,7 +189,7 @@ fn a_live_upload_of_ffmpeg_is_stored() {
             .output()
             .expect("ffprobe comes with ffmpeg");
         let said = String::from_utf8_lossy(&probed.stdout).into_owned();
-        // It is said once of the stream and once of its program.
+        // The log has it once of the stream and once of its program.
         assert_eq!(said.split([',', '\n']).next(), Some("75"), "all pictures of three seconds: {said}");
     }
     // A recorder that dies: the bytes received are kept.

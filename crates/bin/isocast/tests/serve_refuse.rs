@@ -1,4 +1,4 @@
-//! Refusals: a rate that does not fit names the one that would, a word that is no rate names the way to write one.
+//! Refusals: a rate that does not fit names a rate that would, a word that is no rate names the way to write one.
 
 use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};

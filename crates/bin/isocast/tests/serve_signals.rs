@@ -9,7 +9,7 @@ use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
 use rustix::process::Signal;
 
-/// Writes a configuration with the event log where `Server::events` looks: beside the file itself.
+/// Writes a configuration with the event log where `Server::events` looks: next to the file itself.
 fn written(server: &Server, text: &str) {
     let events = server.folders.path().join("events.jsonl");
     fs::write(server.config_file(), format!("{text}\n[log]\nevents = {events:?}\n")).expect("a configuration");
@@ -60,7 +60,7 @@ fn a_link_and_the_patience_with_clients_change_without_a_restart() {
         client.head().status
     };
     assert_eq!(status(&server, "6M"), 200);
-    // As a part of its own, beside the file.
+    // As a part of its own, next to the file.
     let parts = server.folders.path().join("conf.d");
     fs::create_dir(&parts).expect("a folder");
     fs::write(parts.join("10-narrow.toml"), "[links]\nlo = \"5M\"\n[streams]\nstall = \"1s\"\n").expect("a part");

@@ -1,4 +1,4 @@
-//! Starts that fail: the reason is said, and the next step.
+//! Starts that fail: the error names the reason and the next step.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};

@@ -405,7 +405,7 @@ fn a_recording_that_the_end_breaks_off_is_on_the_volume() {
     recording_at_the_end("mirror", 2);
 }
 
-/// No name beside one of 255 bytes is short enough: the recording fails, and the content that has its name stays.
+/// No numbered name for one of 255 bytes is short enough: the recording fails, and the content that has its name stays.
 #[test]
 fn a_recording_with_no_free_name_on_a_volume_replaces_nothing() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");

@@ -110,7 +110,7 @@ fn an_upload_continues_after_cuts_kills_and_restarts() {
                     }
                     assert_eq!(answer.status, 204, "{place} {step}");
                 }
-                // Another request takes over from one that hangs.
+                // Another request takes over from a hanging one.
                 1 => {
                     let hangs = cut(&server, &upload, at, piece, bytes.len() - at);
                     assert!(offset(&server, &upload) >= at, "{place} {step}");

@@ -80,7 +80,7 @@ fn a_disk_comes_while_the_volume_is_served() {
         let free = |disk: usize| status["disks"][disk]["free_units"].as_i64().expect("a number");
         assert!((0..3).all(|disk| free(disk).abs_diff(free(0)) <= 2), "{layout}: {status}");
         let server = Server::on(&[], &state, &["--volume", &joined(&disks[..3])]);
-        // A place is free for the next one; one that left leaves its own.
+        // A place is free for the next disk; a removed disk leaves its own.
         let added = run_volume_command(&server, &["add", "--new", names[3], "--yes", "--json", &joined(&disks[..3])]);
         assert!(added.0 == Some(0) && added.1.contains("\"disk\": 3"), "{added:?}");
         let removed = run_volume_command(&server, &["remove", "--old", names[0], "--yes", &joined(&disks)]);

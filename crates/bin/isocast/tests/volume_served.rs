@@ -70,7 +70,7 @@ fn each_command_reaches_the_server_of_the_volume() {
     let mut mount = Command::new(program());
     let alone = mount.args(["volume", "mount", &both]).arg(&out).output().expect("the program runs");
     assert!(String::from_utf8_lossy(&alone.stderr).contains("no server serves"), "{alone:?}");
-    // Contents of a folder beside the volume are not taken for the volume's.
+    // Contents of a folder next to the volume are not taken for the volume's.
     let server = Server::on(&[&source], &state, &["--volume", &both]);
     for command in [&["ls", &both][..], &["import", &both, &path(&source)], &["export", "--to", &path(&out), &both]] {
         let (code, said) = run_volume_command(&server, command);

@@ -115,7 +115,7 @@ fn a_disk_that_is_out_leaves_a_mirror_once_its_contents_have_two_copies() {
         let old = disks[number].to_str().expect("UTF-8");
         run_volume_command(server, &["remove", "--old", old, "--yes", "--json", &joined(all)])
     };
-    // Nothing lies on the first one that goes.
+    // Nothing lies on the first disk that goes.
     fs::remove_file(&disks[3]).expect("it is there");
     let server = serving(&disks, &folder);
     let removed = remove(&server, 3, &disks);
@@ -142,7 +142,7 @@ fn a_disk_that_is_out_leaves_a_mirror_once_its_contents_have_two_copies() {
     gives_all(&server, &films(), "from the one disk that is left");
 }
 
-/// A scrub by the server, for which copies of so many contents are on the disk of this number, which is away, loses nothing.
+/// A scrub by the server, for which copies of this number of contents are on the disk of this number, which is away, loses nothing.
 fn unknown(server: &Server, disks: &[PathBuf], (contents, disk): (u64, u64)) {
     let (code, said) = run_volume_command(server, &["scrub", &joined(disks)]);
     assert!(code == Some(3) && said.contains(&format!("for disk {disk} is away")), "{code:?}: {said}");

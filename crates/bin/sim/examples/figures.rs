@@ -159,7 +159,7 @@ fn full(cases: &mut Vec<Case>) {
     });
 }
 
-/// Uploads of 10 MB, each durable when answered, beside streams and alone.
+/// Uploads of 10 MB, each durable when answered, during streams and alone.
 fn uploads(cases: &mut Vec<Case>) {
     let one = SECS(1);
     let quarter = MS(250);

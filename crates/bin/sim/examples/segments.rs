@@ -56,7 +56,7 @@ struct Arguments {
     /// Endless uploads of 10 MB.
     #[arg(long, default_value_t = 0)]
     uploads: u32,
-    /// Streams of whole files of 8.8 Mbit/s beside.
+    /// Concurrent streams of whole files of 8.8 Mbit/s.
     #[arg(long, default_value_t = 0)]
     streams: usize,
     /// Seconds from the first arrival to the end.
@@ -71,7 +71,7 @@ struct Arguments {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// So many more viewers, of films in files of so many seconds each, that keep as much ahead as they can.
+    /// Further viewers, and the seconds of each file of their films, that keep as much ahead as they can.
     #[arg(long, num_args = 2, value_names = ["VIEWERS", "SECONDS"])]
     greedy: Vec<u32>,
     /// Print every event of the run.
@@ -101,7 +101,7 @@ fn main() {
     }
 }
 
-/// The cases of the comparison with a plain server, and those beside.
+/// The cases of the comparison with a plain server, and further ones.
 fn table(arguments: &Arguments) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut push = |name: &str, viewers: u32, change: &dyn Fn(&mut Arguments)| {

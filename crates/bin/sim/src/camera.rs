@@ -1,4 +1,4 @@
-//! The bytes of a recording's client: a camera, at a rate that may vary around the one that is reserved.
+//! The bytes of a recording's client: a camera, at a rate that may vary around the reserved one.
 //!
 //! Promise: the bytes sent by a time are a function of that time. Not here: the server's handling of them.
 

@@ -1,6 +1,6 @@
 //! Delays of the plane's thread, which should have run: a fault of the world, not of the plane.
 //!
-//! Streams make up for a delay at up to twice their rates, as far as their link has room beside its promises. On a link that is promised
+//! Streams make up for a delay at up to twice their rates, as far as their link has unpromised room. On a link that is promised
 //! whole there is none: all of them stay late by the delay until one ends. Not here: how long the thread takes to wake otherwise, which
 //! is part of every run.
 
@@ -27,13 +27,13 @@ impl PlaneDelays {
         self.0.push(PlaneDelay { from, to, owed_bytes: promised.bytes_in(to.saturating_sub(from)) });
     }
 
-    /// A start burst of so many bytes takes room that streams need to make up for a delay.
+    /// A start burst of this number of bytes takes room that streams need to make up for a delay.
     pub(crate) fn give_way(&mut self, burst_bytes: u64) {
         let owed = self.0.iter_mut().find(|delay| delay.owed_bytes > 0);
         owed.into_iter().for_each(|delay| delay.owed_bytes += burst_bytes);
     }
 
-    /// The link has had room for so many bytes beside its promises.
+    /// The link has had room for this number of unpromised bytes.
     pub(crate) fn make_up(&mut self, mut bytes: u64) {
         for delay in &mut self.0 {
             let made_up = bytes.min(delay.owed_bytes);

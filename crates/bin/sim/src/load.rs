@@ -121,7 +121,7 @@ pub struct SegmentViewers {
     pub layout: SegmentLayout,
     /// Files of a film lie on one disk after the other, as in a striped volume; else on one.
     pub striped: bool,
-    /// Rate of the sound, if that is a track of its own: its requests name no rate, and are read beside the session of the pictures.
+    /// Rate of the sound, if that is a track of its own: its requests name no rate, and are read with the session of the pictures.
     pub sound: Option<BitRate>,
     /// A player sends no request while its buffer lasts this long beyond its place.
     pub ahead: Nanos,
@@ -194,14 +194,14 @@ impl Load {
     }
 }
 
-/// Which contents are asked for more often than others.
+/// Distribution of requests over contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Popularity {
     /// Each in its turn.
     Even,
     /// The first ones: of two draws the smaller counts.
     Favourites,
-    /// Zipf's law: the n-th is asked for 1/n times as often as the first.
+    /// Zipf's law: the n-th gets 1/n of the requests of the first.
     Zipf,
 }
 
@@ -299,5 +299,5 @@ pub(crate) const DELAY_RECOVERY: Nanos = Nanos::from_secs(2);
 /// share of its time: admitted streams suffer last. New deliveries while it is slower are excused.
 pub(crate) const MARGIN_SHARE: f64 = 0.8;
 
-/// The share of its time that a disk reads and records is a mean over about so long.
+/// The share of its time that a disk reads and records is a mean over about this time.
 pub(crate) const SHARE_MEAN: Nanos = Nanos::from_millis(2500);

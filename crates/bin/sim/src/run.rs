@@ -29,7 +29,7 @@ use crate::world::World;
 
 /// Virtual time after which a run that does not end is ended: the phases, the longest viewings, and this.
 const GRACE: Nanos = Nanos::from_secs(300);
-/// Places in the delivery table beside those the load asks for: so that now and then it is full.
+/// Places in the delivery table in addition to those of the load: so that now and then it is full.
 const STREAMS_BESIDE: usize = 4;
 
 /// The machine as the plane receives it.

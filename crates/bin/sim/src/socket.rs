@@ -14,7 +14,7 @@ const SCRAPS: u64 = 4096;
 pub enum ClientReading {
     /// At this rate, or as fast as the data comes.
     AtRate(BitRate),
-    /// Not at all, for now or for ever (a vanished client is one that never reads again).
+    /// Not at all, for now or for ever (a vanished client never reads again).
     Stopped,
     /// It reset the connection.
     Reset,
@@ -64,7 +64,7 @@ impl SimSocket {
             return Taken::Gone;
         }
         let taken = u64::from(bytes).min(room);
-        // A socket that waited becomes writable only once a third is free; one that did not takes the bytes that fit, but the
+        // A socket that waited becomes writable only once a third is free; any other takes the bytes that fit, but the
         // kernel frees whole packets: there is no room for a few bytes.
         let scraps = taken < u64::from(bytes) && room < SCRAPS;
         if taken == 0 || scraps || self.pending.is_some() && self.queued > self.writable_level() {

@@ -159,7 +159,7 @@ impl Io for Spoilt {
         self.io.cancel_send(token, socket);
     }
     fn grant(&mut self, grant: Grant) {
-        // One is out at a time, so that reads alone are beside it.
+        // One is out at a time, so that only reads run with it.
         if self.forgotten {
             return self.held.push_back(grant);
         }

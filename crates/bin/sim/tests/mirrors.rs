@@ -149,7 +149,7 @@ fn viewers_that_share_reads_continue_from_the_other_disk() {
     }
 }
 
-/// Two viewers, or as few as memory is there for, beside writers. A disk that fell silent while it had a batch of writes was
+/// Two viewers, or as few as memory has room for, with writers. A disk that fell silent while it had a batch of writes was
 /// not noticed if all viewers that waited for it were listed at the other one.
 #[test]
 fn a_disk_silent_over_writes_costs_its_few_viewers_nothing() {

@@ -1,4 +1,4 @@
-//! Cameras beside viewers: the load a disk accepts of both, and of cameras that come at the same moment.
+//! Cameras with viewers: the load a disk accepts of both, and of cameras that come at the same moment.
 
 use sim::drive::DriveProfile;
 use sim::{RunReport, Scenario, Trace};

@@ -38,7 +38,7 @@ fn lawful(scenario: &Scenario) -> RunReport {
 
 #[test]
 fn short_reads_are_not_taken_for_a_cut_content() {
-    // Few: each read that is short costs the disk a turn more, and one that is too slow for its streams ends some.
+    // Few: each read that is short costs the disk a turn more, and a disk that is too slow for its streams ends some.
     let mut scenario = small(DriveProfile::Desktop, 8);
     scenario.short_read = 0.3;
     scenario.load.contents.fragments_max = 20;
@@ -171,7 +171,7 @@ fn writes_of_recordings_do_not_stay_dirty() {
     assert!(tally.writes.recordings > 3 && tally.writes.commits > 3, "{tally:?}");
 }
 
-/// A job had to fit into the rest of the round beside a recording: of each half second the disk was idle for up to a third
+/// A job had to fit into the rest of the round with a recording: of each half second the disk was idle for up to a third
 /// while uploads waited (ten of 10,000 seeds), and a recording's buffer overflowed (one).
 #[test]
 fn a_disk_that_records_is_not_idle_while_uploads_wait() {

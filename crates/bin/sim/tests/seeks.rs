@@ -32,7 +32,7 @@ fn seeks_on_a_full_disk_have_their_first_byte_in_time_or_are_refused() {
 }
 
 /// The unread rest of a start is promised no more when its viewer goes elsewhere: with those reads left in the table a
-/// disk was idle for half of its time beside viewers that waited.
+/// disk was idle for half of its time while viewers waited.
 #[test]
 fn a_disk_with_waiting_viewers_is_not_idle() {
     let calm = seeks(2, 30).tally.calm.spent;

@@ -119,7 +119,7 @@ fn no_viewer_admitted_to_a_full_disk_falls_behind() {
 }
 
 /// The second block is due while the first one plays, from the time at which that was there; and an upload has its share of the time,
-/// though so many reads wait that there is no slack for those due last.
+/// though the waiting reads leave no slack for those due last.
 #[test]
 fn viewers_with_sound_and_an_upload_share_a_full_disk() {
     let kind = SegmentViewers { sound: Some(SOUND), ..SegmentViewers::of_hls(72) };

@@ -1,6 +1,6 @@
 //! A disk that becomes slower while it has time to spare: admitted streams suffer last, so no viewer may notice.
 //!
-//! And one that becomes slower than its promises allow: the youngest of its streams end, and no other viewer notices.
+//! And a disk that becomes slower than its promises allow: the youngest of its streams end, and no other viewer notices.
 
 use sim::drive::DriveProfile;
 use sim::{Fault, FaultAt, RunReport, Scenario, Tally, Trace};

@@ -1,4 +1,4 @@
-//! Time of uploads beside streams: compared with a lone writer, each of its uploads durable when the next one begins.
+//! Time of uploads during streams: compared with a lone writer, each of its uploads durable when the next one begins.
 
 use sim::drive::DriveProfile;
 use sim::{Calm, Scenario, Trace};

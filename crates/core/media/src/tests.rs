@@ -451,7 +451,7 @@ fn a_recording_in_large_fragments_of_varying_rate_gets_its_rate() {
     }
 }
 
-/// A picture that stands, or ends, while the sound goes on: 60 s of 128 kbit/s.
+/// A picture that stands, or ends, while the sound continues: 60 s of 128 kbit/s.
 #[test]
 fn a_recording_whose_picture_has_one_fragment_gets_the_rate_of_its_sound() {
     let words = |words: &[u32]| words.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<u8>>();

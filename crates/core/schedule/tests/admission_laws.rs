@@ -13,7 +13,7 @@ use units::{BitRate, DiskId, LinkId, Nanos, ReservationId};
 /// One thing that happens to admission.
 #[derive(Debug, Clone)]
 enum Happening {
-    /// A stream asks, and wants this burst; if admitted it starts so many tenths of a round later, if there is room, in such a
+    /// A stream asks, and wants this burst; if admitted it starts this number of tenths of a round later, if there is room, in such a
     /// moment.
     Ask(AdmissionRequest, u64, u64, StartConditions),
     /// The n-th of those that hold something leaves.

@@ -1,4 +1,4 @@
-//! A batch of recordings' writes beside reads.
+//! A batch of recordings' writes with waiting reads.
 
 use schedule::cycle::Grid;
 use schedule::disk::best_effort::Commit;

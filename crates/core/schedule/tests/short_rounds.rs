@@ -8,7 +8,7 @@ use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use units::{BitRate, JobId, Nanos};
 
-/// On the emulated drive of 2005 with rounds of 250 ms, nine uploads waited for minutes beside an idle disk: a flush of
+/// On the emulated drive of 2005 with rounds of 250 ms, nine uploads waited for minutes for an idle disk: a flush of
 /// 8 MiB takes 250 ms there, and no round ever had this time left.
 #[test]
 fn a_flush_longer_than_a_round_is_granted_on_an_idle_disk() {

@@ -1,7 +1,7 @@
-//! A disk that serves by slack, beside a naive reference: the earliest deadline first, one read after the other, each at its worst
+//! A disk that serves by slack, compared with a naive reference: the earliest deadline first, one read after the other, each at its worst
 //! cost in the same cost model.
 //!
-//! Promise: random arrivals of reads and starts on a spinning disk, alone and beside a writer without end. Slack is never more
+//! Promise: random arrivals of reads and starts on a spinning disk, alone and with a writer without end. Slack is never more
 //! than the naive sum, read by read; reads that slack lets in are in time, and reads that the naive reference serves in time,
 //! with no slack asked, are served in time. Not here: drives that take other times than their profile says (the simulator),
 //! recordings (there too).
@@ -32,7 +32,7 @@ struct WantedRead {
     at: Nanos,
     position: u64,
     bytes: u64,
-    /// How long after it is asked for it is due.
+    /// Time from its request to its deadline.
     within: Nanos,
     /// The first read of a stream: its clock does not run yet.
     starting: bool,
@@ -100,7 +100,7 @@ impl Disk {
         }
     }
 
-    /// Adds a read, as the schedule counts it: a start is due some rounds after it was asked for.
+    /// Adds a read, as the schedule counts it: a start is due some rounds after its request.
     fn put(&mut self, slot: u32, read: &WantedRead) -> RtRequest {
         let ahead = if read.starting { ROUND.saturating_mul(LOOKAHEAD_ROUNDS) } else { Nanos::ZERO };
         let WantedRead { position, bytes, starting, within, .. } = *read;
@@ -333,7 +333,7 @@ proptest! {
         prop_assert_eq!(disk.late, Nanos::ZERO, "{} let in; read unit by read unit in time: {}", admitted.len(), naive);
     }
 
-    /// A writer beside them has at least the share that is set.
+    /// A concurrent writer has at least the share that is set.
     #[test]
     fn a_writer_has_its_share_beside_them(reads in reads()) {
         let (disk, _) = serve(&reads, true, Disk::slack);

@@ -409,7 +409,7 @@ impl Server {
         }
     }
 
-    /// A sync, which may be the one that fails.
+    /// A sync, which may fail.
     fn sync_does(&mut self, sync: impl FnOnce(&mut FileSystem)) -> Result<(), UploadFailure> {
         self.syncs += 1;
         if self.syncs == self.fails_at {

@@ -17,7 +17,7 @@ struct AgedVolume {
     written: u64,
 }
 
-/// Bytes of a content of so many parts, with its tail.
+/// Bytes of a content of this number of parts, with its tail.
 fn bytes_of(parts: u64) -> u64 {
     parts * UNIT - UNIT / 2
 }
@@ -126,7 +126,7 @@ fn contents_of_unknown_length_lie_in_few_places() {
 }
 
 /// Recorders: 128 cameras that record side by side, each in files of as many units as ten minutes of 4 Mbit/s have (of 8 MiB), each with a
-/// ring that is full; half a unit of each comes at a time. Gives the stretches of a file, after so many turns.
+/// ring that is full; half a unit of each comes at a time. Gives the stretches of a file, after this number of turns.
 fn rings(placement: Placement, disks: usize, turns: u64) -> f64 {
     const CAMERAS: u64 = 128;
     const FILE_UNITS: u64 = 36;

@@ -330,7 +330,7 @@ fn a_recording_leaves_a_read_only_disk_and_counts_damage() {
         bench.volume.publish(draft, 1).expect("nothing came between");
         bench.write_sets.wait("a");
         assert_eq!(bench.go_on(), ["a"]);
-        // A whole unit before, and three quarters of the one that it was at.
+        // A whole unit before, and three quarters of its current one.
         assert_eq!(taken, Some(UNIT + UNIT / 4 * 3));
         let volume = bench.disks.open().expect("the journal is on the other disk");
         assert!(volume.unbalanced().is_empty() && volume.is_writable(fails), "a start tries it again");

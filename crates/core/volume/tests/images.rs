@@ -50,7 +50,7 @@ fn flip(disk: &mut MemoryDisk, pick: usize, byte: usize, mask: u8) -> u64 {
     block
 }
 
-/// Every content that can be opened is right, or is said to be damaged; gives how many are whole.
+/// Every content that can be opened is right, or reported as damaged; gives how many are whole.
 fn count_whole(volume: &Volume, disks: &mut MemoryDisks) -> usize {
     let whole = |(name, content): (&str, &Arc<volume::StoredContent>)| {
         let known = NAMES.iter().find(|(known, _, _)| *known == name).expect("no name is made up");

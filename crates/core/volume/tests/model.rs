@@ -19,12 +19,12 @@ struct Known {
 
 type Model = BTreeMap<String, Known>;
 
-/// Faults that may occur, beside crashes.
+/// Faults that may occur, in addition to crashes.
 #[derive(Clone, Copy)]
 struct Faults {
-    /// One write in so many to this disk is lost or goes elsewhere, although it is acknowledged.
+    /// One write in this number to this disk is lost or goes elsewhere, although it is acknowledged.
     lying: Option<(MemberId, u64)>,
-    /// One commit in so many meets a flush that fails.
+    /// One commit in this number meets a flush that fails.
     failed_flush: u64,
 }
 

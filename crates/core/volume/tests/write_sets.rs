@@ -423,7 +423,7 @@ impl Server {
         self.begin();
     }
 
-    /// An empty disk comes in the place of one that was taken out.
+    /// An empty disk comes in the place of a removed one.
     fn replace(&mut self, member: MemberId) {
         if self.workers[member.index()].is_some() || self.fill.is_some() || self.volume.is_readable(member) {
             return;
@@ -541,7 +541,7 @@ impl Server {
         }
     }
 
-    /// The number of the state that was found: it is none before the one that was acknowledged last.
+    /// The number of the state that was found: it is none before the last acknowledged one.
     fn check_state(&self, volume: &Volume) -> usize {
         let known = |(name, content): (&str, &Arc<StoredContent>)| (name.to_owned(), content.generation);
         let found = Model { names: volume.contents().map(known).collect(), recorded: recorded(volume) };

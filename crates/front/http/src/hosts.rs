@@ -17,7 +17,7 @@ use crate::message::authority::{RequestHost, host};
 use crate::message::head::RequestHead;
 use crate::message::reply::{Reply, location};
 
-/// Top domains in which names cannot be registered: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution of 2024-07-29, and the one that
+/// Top domains in which names cannot be registered: RFC 6761, RFC 6762, RFC 8375, ICANN's resolution of 2024-07-29, and the domain that
 /// OpenWrt gives to its clients.
 const PRIVATE_DOMAINS: [&str; 5] = [".localhost", ".local", ".home.arpa", ".internal", ".lan"];
 

@@ -139,7 +139,7 @@ async fn a_head_is_answered_as_a_get() {
     harness.store.unreadable.store(true, Ordering::SeqCst);
     let [get, head] = answers("film.mp4", "content-length");
     assert_eq!((&head, get.0), (&get, 403), "one that cannot be opened");
-    // A GET of the film and one of the playlist, beside it; no HEAD starts or reserves anything.
+    // A GET of the film and a concurrent one of the playlist; no HEAD starts or reserves anything.
     let playlist = PlaneOrder::Beside(ReservationId { slot: 1, generation: 1 });
     assert_eq!(harness.plane.orders(), [start(1_000_000, None), playlist]);
     assert_eq!(harness.plane.reserved(), 1, "held for the viewer of the film");

@@ -1,4 +1,4 @@
-//! HTTP/2 within TLS: the same answers; paced bodies beside one that its client does not take; bodies that break off.
+//! HTTP/2 within TLS: the same answers; paced bodies next to a body that its client does not take; bodies that break off.
 
 use std::convert::Infallible;
 use std::future::poll_fn;

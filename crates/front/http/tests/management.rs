@@ -373,7 +373,7 @@ async fn answers_match_the_openapi_document() {
         // Any JSON.
         let Some(name) = schema["$ref"].as_str().and_then(|name| name.rsplit('/').next()) else { continue };
         let described = &document["components"]["schemas"][name];
-        // Members that depend on a kind are described beside the document's own.
+        // Members that depend on a kind are described next to the document's own.
         let parts = described["allOf"].as_array();
         let described = parts.and_then(|parts| parts.last()).unwrap_or(described);
         if parts.is_none() && described.get("additionalProperties").is_none() {

@@ -47,7 +47,7 @@ async fn each_request_for_an_upload_asks_for_its_right() {
     let begun = begin(("", BOB), "films/of-bob.ts");
     let upload = begun.field("location").expect("an address").to_owned();
     for (method, expected) in OF_BOB {
-        // The one who may remove it comes last.
+        // The client that may remove it comes last.
         let order = [0, 1, 3, 4, 5, 6, 2, 7];
         for number in order {
             let fields = "Upload-Offset: 3\r\nContent-Type: application/offset+octet-stream\r\n";

@@ -134,7 +134,7 @@ fn a_paused_client_gives_its_reservation_back_and_gets_it_again_if_there_is_room
     assert_eq!(later.collect::<Vec<_>>(), [(1, Outcome::ClientStalled)], "ten times as long");
 }
 
-/// Its session knows a reservation by its identifier. One that was asked back under another was in the way of the viewer's own
+/// Its session knows a reservation by its identifier. A reservation that was requested under another was in the way of the viewer's own
 /// seek: MPlayer, after a pause of 90 s on a link with room for one, was refused.
 #[test]
 fn a_seek_takes_over_a_reservation_that_was_promoted() {

@@ -1,4 +1,4 @@
-//! Links: bytes that go out beside the reserved rates are no more than a link has left, and bytes that its clients do not take are not
+//! Links: best effort takes no more than the reserved rates leave of a link, and bytes that its clients do not take are not
 //! the server's unevenness.
 
 use crate::common::{MIB, Machine, RATE, delivery, viewer};
@@ -25,7 +25,7 @@ fn ahead(number: u64, burst: u64) -> Command {
     delivery(number, number, 64 * MIB, service)
 }
 
-/// Bytes that clients take in each of so many steps, in which they read.
+/// Bytes that clients take in each step in which they read.
 fn plays(machine: &mut Machine, steps: usize) -> Vec<u64> {
     let step = |machine: &mut Machine| {
         machine.later(STEP);
@@ -106,7 +106,7 @@ fn a_disk_that_does_not_answer_is_one() {
     assert!(j > 20.0 && windows > 20, "{j} % in {windows} windows");
 }
 
-/// Shaka asks for an initialization segment of a thousand bytes beside the part it begins. That part is sent as fast as the link
+/// Shaka asks for an initialization segment of a thousand bytes along with the part it begins. That part is sent as fast as the link
 /// carries, for seconds, and left nothing over for the segment that its player cannot do without.
 #[test]
 fn a_small_read_does_not_wait_for_a_burst_to_end() {

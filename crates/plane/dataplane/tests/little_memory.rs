@@ -5,11 +5,11 @@ use content::FreshContent;
 use dataplane::control::{Command, Outcome, Report, Service};
 use units::{BitRate, ContentVersion, DiskId, Nanos};
 
-/// Of so many chunks, best effort has 48 pages.
+/// Of this number of chunks, best effort has 48 pages.
 const CHUNKS: u32 = 96;
 const STEP: Nanos = Nanos::from_millis(10);
 
-/// Many ask for so many contents.
+/// Many clients request this number of contents.
 fn crowd(machine: &mut Machine, contents: u64, reads: bool) {
     for number in 1..=64 {
         machine.command(delivery(number, number % contents, 64 * MIB, Service::BestEffort));

@@ -159,7 +159,7 @@ fn ranges_arrive_whole_and_in_order_on_every_class_and_disk() {
     }
 }
 
-/// A stream with a rate, one that is fast, and one of best effort; pieces that do not divide the sends.
+/// A stream with a rate, a fast one, and one of best effort; pieces that do not divide the sends.
 fn outlets_give_the_same_bytes_and_their_reader_sets_the_pace() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let bytes = pattern(5_000_123);

@@ -166,7 +166,7 @@ fn a_keeper_writes_the_ends_of_tokens_when_it_stops() {
     let mut database = database(folder.path());
     apply(&mut database, add("ada")).expect("added");
     let (account, label) = ("ada".to_owned(), "player".to_owned());
-    // It ended so long ago that nothing of it is kept.
+    // It ended too long ago to be kept.
     new(apply(
         &mut database,
         AccountChange::AddToken { account, label, within: given("/a", "read"), expires: Some(1) },

@@ -88,7 +88,7 @@ mod tests {
     const EVERY: u64 = 10;
     const YEAR: i64 = 365 * 86_400;
 
-    /// The files of a camera that sends a piece a second for five minutes. Before each of these seconds somebody sets the clock by so much.
+    /// The files of a camera that sends a piece a second for five minutes. Before each of these seconds the clock is set by this step.
     fn recorded(settings: &[(u64, i64)]) -> Vec<(ContentPath, Vec<u8>)> {
         let pattern = ContentPath::parse_pattern("cam7/%Y-%m-%d/%H-%M-%S.ts").expect("a path");
         let files = RecordingFiles::new(pattern, Nanos::from_secs(EVERY)).expect("a pattern");

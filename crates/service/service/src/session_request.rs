@@ -58,7 +58,7 @@ pub struct SessionRequest {
     pub part: ContentPart,
     /// The terms that it asks for.
     pub terms: ReservationTerms,
-    /// True for a read small enough to be sound beside pictures: it takes no reservation of a higher rate.
+    /// True for a read small enough to be the sound of pictures: it takes no reservation of a higher rate.
     pub is_small: bool,
     /// It was refused: it takes any reservation that its viewer has.
     pub no_room: bool,

@@ -99,7 +99,7 @@ async fn a_big_removed_file_keeps_its_bytes_for_its_readers_and_goes_in_steps() 
     assert_eq!(giver.do_chores(&store).await, 0);
     assert_eq!(file.metadata().unwrap().len(), 5 * STEP / 2, "somebody reads it");
     drop(reader);
-    // A step each second would be granted by now; the file is looked at in the one that is.
+    // A step each second would be granted by now; the file is looked at in the granted one.
     while giver.do_chores(&store).await == 0 {}
     assert_eq!(file.metadata().unwrap().len(), 5 * STEP / 2, "another program has it open");
     drop(other_program);
@@ -211,7 +211,7 @@ struct Mounted {
 }
 
 impl Mounted {
-    /// None, and it is said, where it cannot be mounted: that takes root, in containers more than that.
+    /// None, with a message, where it cannot be mounted: that takes root, in containers more than that.
     fn new(arguments: &[&str], image: Option<tempfile::TempDir>) -> Option<Self> {
         let at = folder();
         let mount = Command::new("mount").args(arguments).arg(at.path()).output();
@@ -392,7 +392,8 @@ async fn killed_uploads_leave_nothing_visible_and_recordings_are_found_as_far_as
     assert_eq!(fs::metadata(root.path().join("old")).unwrap().nlink(), 1);
 }
 
-/// A start after a power cut: cameras wait for the disk's thread beside it. Each recording had a sync of its own, all in one step: 6 s for 128.
+/// A start after a power cut: cameras wait for the disk's thread meanwhile. Each recording had a sync of its own, all in one step: 6 s for
+/// 128.
 #[tokio::test]
 async fn recordings_that_a_crash_left_get_their_names_in_one_commit() {
     const CAMERAS: usize = 20;

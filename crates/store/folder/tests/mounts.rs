@@ -60,7 +60,7 @@ async fn nothing_is_written_below_a_mount_point() {
     put(&store, "/before", b"1").await.unwrap();
     let mut begun = store.begin_upload(request("/begun", Some(3))).await.unwrap();
     begun.append(b"abc").await.unwrap();
-    // Another disk is mounted there: the next upload knows it, and so does the one that is under way.
+    // Another disk is mounted there: the next upload knows it, and so does the upload under way.
     if !mount_tmpfs(&root) {
         return;
     }

@@ -429,7 +429,7 @@ async fn a_recording_that_breaks_off_is_kept_with_all_that_came() {
         };
         assert_eq!((at, *kept), (&path("/talk.ts"), (3 << 20) + 777));
     }
-    // Of one that had not begun to come nothing is left, and the content that it would have replaced stays.
+    // Of an upload that had not begun to come nothing is left, and the content that it would have replaced stays.
     drop(store.begin_upload(kept("/talk.ts")).await.unwrap());
     let whole = store.begin_upload(kept("/whole.ts")).await.unwrap();
     assert!(whole.finish().await.unwrap().is_new());

@@ -187,7 +187,7 @@ async fn a_recording_that_a_crash_left_is_read_when_its_disk_is_relied_on_again(
     }
 
     let (grants, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    // A thread that a busy machine holds up for as long counts as one that hangs.
+    // A thread that a busy machine holds up for as long counts as a hanging one.
     let settings = StoreSettings { patience: Duration::from_millis(500), ..settings() };
     let (store, ..) = served_with(&disk, &settings, &grants);
     let doubts = Arc::clone(&asked);

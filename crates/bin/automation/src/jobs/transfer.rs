@@ -2,7 +2,7 @@
 //!
 //! Promise: as `isocast cp --resume` copies; contents of this server are read through its own schedule, at the rate that was reserved or as
 //! best effort. A target that is full, gone or silent for a minute fails the run; the next one continues with the files that are missing,
-//! and within the one that was under way where that comes from another Isocast into a folder. A run that is stopped while the other end is
+//! and within the file under way where that comes from another Isocast into a folder. A run that is stopped while the other end is
 //! silent is over soon; its thread moves nothing more.
 
 use std::path::PathBuf;

@@ -52,7 +52,7 @@ pub(crate) struct Create {
     disks: Vec<PathBuf>,
 }
 
-/// Names stand beside paths in what commands print.
+/// Commands print names next to paths.
 fn parse_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.chars().any(|c| c == '/' || c.is_control()) {
         return Err("a volume's name has at least one character, and no `/` or control character".to_owned());

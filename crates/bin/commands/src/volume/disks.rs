@@ -1,7 +1,7 @@
 //! The disks that a command opens of a volume.
 //!
-//! Promise: a command that only reads continues without a disk that cannot be used, as a server does, and prints a line about it; one that
-//! writes does not. Not here: reading and writing (crate `volumes`), the meaning of the bytes (crate `volume`).
+//! Promise: a command that only reads continues without a disk that cannot be used, as a server does, and prints a line about it; a command
+//! that writes does not. Not here: reading and writing (crate `volumes`), the meaning of the bytes (crate `volume`).
 
 use std::fs::File;
 use std::io::{self, Write as _};

@@ -1,4 +1,4 @@
-//! Requests to the server of a volume, which does its upkeep beside the streams.
+//! Requests to the server of a volume, which does its upkeep while streams run.
 //!
 //! Promise: a volume that a running server holds is changed by that server only. Not here: doing it.
 

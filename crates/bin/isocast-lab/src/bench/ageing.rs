@@ -81,7 +81,7 @@ const STARTS: StartsPerMinute = StartsPerMinute(60);
 const QUICK_BYTES: ByteCount = ByteCount(1 << 30);
 const QUICK_LARGEST: ByteCount = ByteCount(16 << 20);
 const QUICK_STREAMS: usize = 8;
-/// The data and log section of XFS beside its realtime device.
+/// The data and log section of XFS of the file system with its realtime device.
 const XFS_DATA: &str = "size=1GiB";
 
 /// Figures of a store at one age.
@@ -176,7 +176,7 @@ impl AgeingCommand {
     fn disk(&self, name: &str, size: &str, more: &[&str]) -> anyhow::Result<LabDisk> {
         let mut arguments = vec!["--profile", &self.profile, "--set", size];
         arguments.extend(self.parameters.iter().flat_map(|parameter| ["--set", parameter]));
-        // No other benchmark's, for one that runs at the same time.
+        // No other benchmark's, since that may run at the same time.
         LabDisk::up(&format!("ageing-{}-{name}", std::process::id()), &[&arguments, more].concat())
     }
 

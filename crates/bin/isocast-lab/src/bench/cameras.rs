@@ -1,4 +1,4 @@
-//! Cameras beside the streams: each sends a recording at its pace, as a chunked PUT with `rate=`, or writes a file through the page cache.
+//! Cameras during the streams: each sends a recording at its pace, as a chunked PUT with `rate=`, or writes a file through the page cache.
 //!
 //! Promise: a piece is due at its time whatever the fate of the one before, and is held up until the kernel has taken its last byte; the
 //! bytes that a camera has sent are compared with those kept under its name. Not here: uploads without a rate (`writer`).
@@ -24,7 +24,7 @@ use super::{Stop, clock, joined, reasons};
 pub(crate) const CAMERAS_MAX: usize = 2_000;
 /// Period of a camera's pieces.
 const PIECE: Nanos = Nanos::from_millis(100);
-/// The cameras take turns within that time; one that is held up is tried again in its next turn.
+/// The cameras take turns within that time; a held-up camera is tried again in its next turn.
 const TURNS: usize = 5;
 /// A rate that varies is three times the mean in one second of ten, and 7/9 of it in the others.
 const PIECES_IN_SECOND: u64 = 10;
@@ -143,7 +143,7 @@ struct CameraResult {
     fate: CameraFate,
     held_up: Nanos,
     sent: u64,
-    /// Bytes found under its name; `None` of one that was refused.
+    /// Bytes found under its name; `None` of a refused camera.
     kept: Option<u64>,
     cpu: Nanos,
 }
@@ -189,7 +189,7 @@ impl CameraPieces {
     }
 }
 
-/// Has `cameras` record beside the streams of `plan`, from within their ramp to the end of measuring; removes the recordings.
+/// Has `cameras` record during the streams of `plan`, from within their ramp to the end of measuring; removes the recordings.
 ///
 /// # Errors
 /// Too many for this machine's limits, or a folder that cannot be written.
@@ -217,7 +217,7 @@ fn begin(cameras: &Cameras, plan: &ClientPlan, n: usize) -> Nanos {
     plan.begin + Nanos(u64::try_from(offset).unwrap_or(0) / PIECE.0 * PIECE.0 + turn)
 }
 
-/// Each camera in a thread of its own: a write through the page cache holds up the one that writes.
+/// Each camera in a thread of its own: a write through the page cache holds up its thread.
 fn write_files(
     cameras: &Cameras,
     folder: &Path,
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!((found.recorded, found.broken, found.refused), (1, 1, 1));
         assert_eq!((found.sent_bytes, found.lost_bytes, found.held_up_ms.max), (1800, 300, 20.0));
         assert_eq!(found.reasons, ["gone", "refused with 503"]);
-        // Half of a processor beside two recordings of 7.2 Mbit/s, which are 1.8 MB/s.
+        // Half of a processor with two recordings of 7.2 Mbit/s, which are 1.8 MB/s.
         found.charge(Some(50.0));
         assert!(found.cpu_s_per_gb.is_some_and(|cpu| (cpu - 0.5 / 0.0018).abs() < 1e-6), "{found:?}");
     }

@@ -258,7 +258,7 @@ impl DisksCommand {
     }
 }
 
-/// No other benchmark's, for one that runs at the same time.
+/// No other benchmark's, since that may run at the same time.
 fn disk_name(n: u8) -> String {
     format!("disks-{}-{n}", std::process::id())
 }

@@ -1,4 +1,4 @@
-//! One run: streams, writers beside them and the counters, on one time line.
+//! One run: streams, concurrent writers and the counters, on one time line.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,7 +29,8 @@ const LEAD: Nanos = Nanos::from_millis(200);
 /// Receive buffers: 1.5 s at the rate, doubled as the kernel counts its overhead in, within these.
 const BUFFER_BYTES_MIN: u64 = 1024 * 1024;
 const BUFFER_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// A disturbed run is repeated once, but one that measured for so long is not: in ten minutes something always happens on a machine, and it says so.
+/// A disturbed run is repeated once, but not after this time of measuring: in ten minutes something always happens on a machine, and it
+/// says so.
 const REPEATED_SECONDS_MAX: u64 = 300;
 
 /// What to run.
@@ -49,7 +50,7 @@ pub(crate) struct RunRequest {
     pub warm_up: Nanos,
     /// Whole seconds measured.
     pub seconds: u64,
-    /// What viewers do beside watching.
+    /// Habits of viewers: pauses and seeks.
     pub habits: ViewerHabits,
     /// Media the modelled player wants at first, and after a stall.
     pub start: Nanos,
@@ -57,7 +58,7 @@ pub(crate) struct RunRequest {
     pub rebuffer: Nanos,
     /// Makes choices reproducible and sessions distinct.
     pub seed: u64,
-    /// Writers beside.
+    /// Number of concurrent writers.
     pub writers: Writers,
     /// Pages of the contents are dropped from the cache before.
     pub cold: bool,
@@ -65,15 +66,15 @@ pub(crate) struct RunRequest {
     pub lab_disk: Option<String>,
     /// That disk becomes slower.
     pub slower: Option<Slower>,
-    /// Clients beside that take nothing.
+    /// Number of clients that take nothing.
     pub stalled_clients: usize,
-    /// Clients beside that do what none should.
+    /// Number of hostile clients.
     pub hostile_clients: usize,
-    /// Shell commands that run beside, once a second.
+    /// Shell commands that run meanwhile, once a second.
     pub beside: Vec<String>,
-    /// HLS viewers beside.
+    /// Concurrent HLS viewers.
     pub crowd: Option<Crowd>,
-    /// Cameras beside.
+    /// Concurrent cameras.
     pub cameras: Option<Cameras>,
     /// Ends at the first stall.
     pub give_up: bool,
@@ -82,13 +83,13 @@ pub(crate) struct RunRequest {
 /// A disk that becomes slower than its profile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Slower {
-    /// Everything takes so many times as long.
+    /// Everything takes this multiple of its time.
     pub factor: f64,
     /// So long after the first stream began.
     pub after: Nanos,
 }
 
-/// Writers beside the streams.
+/// Writers during the streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Writers {
     /// How many at once; none if zero.

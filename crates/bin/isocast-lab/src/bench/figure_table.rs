@@ -1,6 +1,6 @@
 //! Results that are a table: figures of several ways by one quantity, as text, JSON, and a plot for each figure.
 //!
-//! Promise: tables and plots are made of the raw results that stand beside them, with a description of the machine measured.
+//! Promise: tables and plots are made of the raw results in the same folder, with a description of the machine measured.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -179,7 +179,7 @@ impl FigureTable {
     }
 }
 
-/// The middle one of so many runs' figures.
+/// The median of the runs' figures.
 pub(crate) fn median(repeats: usize, mut run: impl FnMut() -> anyhow::Result<f64>) -> anyhow::Result<f64> {
     let mut all = (0..repeats).map(|_| run()).collect::<anyhow::Result<Vec<_>>>()?;
     all.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! `bench hls`: number of HLS viewers served beside constant streams, and the server's treatment of one too many.
+//! `bench hls`: number of HLS viewers served with constant streams, and the server's treatment of one viewer too many.
 
 use std::fs;
 use std::io::Write;
@@ -31,7 +31,7 @@ pub(crate) struct HlsCommand {
     /// Duration of a segment.
     #[arg(long, default_value = "4s", value_parser = units::parse_duration)]
     segment: Nanos,
-    /// Constant streams beside.
+    /// Concurrent constant streams.
     #[arg(long, default_value_t = 100)]
     streams: usize,
 }

@@ -1,4 +1,4 @@
-//! Hostile clients beside streams that must not suffer: heads that never end, bodies that trickle, storms of
+//! Hostile clients during streams that must not suffer: heads that never end, bodies that trickle, storms of
 //! connections, unread answers.
 //!
 //! Promise: each acts once a second, opens a connection anew when the server has closed it, and is counted; whether the server still

@@ -251,7 +251,7 @@ impl LiveRun<'_> {
         text
     }
 
-    /// A player: it requests the playlist once a segment's time, or half of it after one that was old, and the new segments in it.
+    /// A player: it requests the playlist once a segment's time, or half of it after an old one, and the new segments in it.
     fn watch(&self, channel: usize, viewer: usize, viewers: usize) {
         let first = self.begins(channel) + self.segment.saturating_mul(BEHIND as u64 + 1);
         let mut next_look = first + Nanos(self.segment.0 * viewer as u64 / viewers as u64);

@@ -178,7 +178,7 @@ fn named(figures: &[f64; 4]) -> [(&'static str, f64); 4] {
     std::array::from_fn(|at| (FIGURES[at].name(), figures[at]))
 }
 
-/// Makes a volume in a file with room for so many bytes, and takes the folder's files in.
+/// Makes a volume in a file with room for this number of bytes, and takes the folder's files in.
 fn make_volume(disk: &Path, films: &Path, bytes: u64, stop: &Stop) -> anyhow::Result<()> {
     // Room for the catalogue and the checksums besides.
     files::write_cold(disk, (bytes + bytes / 8 + (128 << 20)).next_multiple_of(1 << 20), stop)?;

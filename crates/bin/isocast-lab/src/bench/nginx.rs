@@ -1,4 +1,4 @@
-//! nginx as its best user would set it up for this job: paced files from one folder, uploads by PUT beside them.
+//! nginx as its best user would set it up for this job: paced files from one folder, uploads by PUT into it.
 //!
 //! Choices, each the better of the variants tried: `sendfile` (cheaper than reading and writing), a thread pool where
 //! the contents are on a disk (a worker would otherwise wait for it and hold up all its streams) and none where they are

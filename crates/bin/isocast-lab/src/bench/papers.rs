@@ -1,6 +1,6 @@
 //! `bench papers`: makes every table and figure of the papers anew, each by a command that can also be typed by hand.
 //!
-//! Promise: a part that cannot be measured here does not keep the others from being measured, and is named at the end; the page beside the
+//! Promise: a part that cannot be measured here does not keep the others from being measured, and is named at the end; the page next to the
 //! results has the papers' own figures. Not here: the measurements (the other subcommands).
 
 use std::ffi::OsStr;
@@ -161,7 +161,7 @@ impl PapersCommand {
     }
 }
 
-/// The page beside the results: the papers' figures, the differences, and where ours are.
+/// The page next to the results: the papers' figures, the differences, and where ours are.
 fn page(outcomes: &[(&PaperPart, String, Option<String>, f64)]) -> String {
     let mut page = format!("# The papers' tables and figures, made anew\n\n{}\n", Host::here(None).sentence());
     for (part, line, failure, seconds) in outcomes {
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// Each line is one that the program understands, whole and brief.
+    /// The program understands each line, whole and brief.
     #[test]
     fn the_command_lines_can_be_typed() {
         for quick in [false, true] {

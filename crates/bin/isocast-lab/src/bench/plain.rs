@@ -132,7 +132,7 @@ fn count(counts: &Seconds, begun: Nanos, bytes: u64) {
     }
 }
 
-/// Reads a file at a rate: in each cycle the bytes of a cycle; one that is late does not wait before the next.
+/// Reads a file at a rate: in each cycle the bytes of a cycle; a late cycle does not wait before the next.
 fn read_at(path: &Path, rate: BitRate, (begun, span): (Nanos, Nanos), counts: &Seconds, stop: &Stop) {
     let Ok(mut file) = File::open(path) else { return };
     let mut call = vec![0; CALL_BYTES];

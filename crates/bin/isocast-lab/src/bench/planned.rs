@@ -54,7 +54,7 @@ pub(crate) fn of(
     Ok(Some((fs::read_to_string(&file)?, planned)))
 }
 
-/// The result of `isocast plan`; `more` are its arguments beside rate and memory.
+/// The result of `isocast plan`; `more` are its arguments other than rate and memory.
 ///
 /// # Errors
 /// It refuses.

@@ -1,6 +1,6 @@
-//! `bench recorder`: number of cameras recorded beside viewers on one disk, and the cost for either.
+//! `bench recorder`: number of cameras recorded with viewers on one disk, and the cost for either.
 //!
-//! Our server records the cameras' bodies; beside nginx plain writers write the same through the page cache. The disk is an emulated one
+//! Our server records the cameras' bodies; with nginx, plain writers write the same through the page cache. The disk is an emulated one
 //! where no `--root` is given. Not here: the cameras (`cameras`), uploads without a rate (`jitter`).
 
 use std::io::Write;
@@ -37,7 +37,7 @@ pub(crate) struct RecorderCommand {
     /// Vary the cameras' rate: three times the mean in one second of ten.
     #[arg(long)]
     vary: bool,
-    /// Viewers beside.
+    /// Concurrent viewers.
     #[arg(long, default_value_t = 40)]
     viewers: usize,
     /// Rate that each viewer requests.

@@ -1,8 +1,8 @@
 //! `bench segments`: how many viewers of segments a disk carries, each of another film in hundreds of small contents.
 //!
 //! Films are written onto an emulated disk, one directory each, spread over all of it as over a disk that is full; runs are cold. The
-//! server is asked as hls.js asks (`client::segments`); nginx beside it has the read-ahead that is best for it. Not here: viewers
-//! beside streams, from memory (`hls`).
+//! server is asked as hls.js asks (`client::segments`); nginx as the peer has the read-ahead that is best for it. Not here: viewers
+//! with streams, from memory (`hls`).
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -46,7 +46,7 @@ pub(crate) struct SegmentsCommand {
     /// Segments as byte ranges of one file a film.
     #[arg(long)]
     ranges: bool,
-    /// Writers beside them, which upload 10 MB again and again.
+    /// Writers that upload 10 MB again and again meanwhile.
     #[arg(long, default_value_t = 0)]
     writers: usize,
     /// Films that viewers share, in turn [default: one for each].
@@ -100,7 +100,7 @@ const FIGURES: [TableFigure; 13] = [
 struct BenchTrack {
     name: &'static str,
     segment_bytes: u64,
-    /// What is asked for: the playlist takes the pictures' rate along, and to all the session.
+    /// Address of a request: the playlist takes the pictures' rate along, and to all the session.
     stated_rate: Option<BitRate>,
     /// Whether the segments are ranges of one file.
     is_one_file: bool,

@@ -1,4 +1,4 @@
-//! The servers under test: one that runs already (`--url`), ours, and nginx.
+//! The servers under test: a running one (`--url`), ours, and nginx.
 //!
 //! Promise: a server started here is stopped, and the files written for it removed, however the benchmark ends short of
 //! SIGKILL; the child then gets SIGTERM from the kernel (`setpriv --pdeathsig`, where util-linux has it). Not here:
@@ -144,7 +144,7 @@ pub(crate) struct RunningServer {
 struct Started {
     child: Child,
     directory: TempDir,
-    /// A folder beside the contents, for bodies on their way.
+    /// A folder next to the contents, for bodies on their way.
     beside: Option<TempDir>,
     /// Set back when the server has ended.
     _read_ahead: Option<KernelReadAhead>,

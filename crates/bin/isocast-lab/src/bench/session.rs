@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
     /// Keeps the result of a search: `run` is the one that carried `most`.
     ///
     /// # Errors
-    /// `isocast plan` cannot be asked about it.
+    /// `isocast plan` has no answer about it.
     pub(crate) fn found(&mut self, run: &Run, most: &Most) -> anyhow::Result<()> {
         let uploads = run.uploads.as_ref();
         let planned = match (run.server_counts, self.ground.state.as_deref()) {

@@ -1,4 +1,4 @@
-//! Programs that run beside the streams, as monitoring of a server does: SNMP walks, scrapes, `isocast doctor`.
+//! Programs that run during the streams, as monitoring of a server does: SNMP walks, scrapes, `isocast doctor`.
 //!
 //! Promise: each is begun once a second, or when it has ended if it takes longer; how often it ran and failed is counted; at the end of
 //! the run nothing of it is left. Not here: their output.

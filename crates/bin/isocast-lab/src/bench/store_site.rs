@@ -23,7 +23,7 @@ use super::server::{Choice, RunningServer, ServerGround};
 use super::{Stop, child, scratch};
 use crate::say;
 
-/// Room of a volume given to one content at a time, as `isocast volume create` takes it where nothing is said.
+/// Room of a volume given to one content at a time, as `isocast volume create` takes it by default.
 pub(super) const UNIT: ByteCount = ByteCount(8 << 20);
 const VOLUME_NAME: &str = "bench";
 
@@ -298,7 +298,7 @@ impl StoreSite {
     /// Bytes that the store offers to contents now.
     ///
     /// # Errors
-    /// It cannot be asked.
+    /// It does not answer.
     pub(super) fn free_bytes(&self) -> anyhow::Result<u64> {
         match &self.store {
             SiteStore::Volume { devices } => {

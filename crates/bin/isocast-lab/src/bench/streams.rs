@@ -141,7 +141,7 @@ impl StreamsCommand {
             unharmed.extend(is_unharmed.then_some(run));
         }
         let most = search.found();
-        // The last of those that show the result with the fewest beside it.
+        // The last of the runs that show the result with the fewest admitted streams.
         let shows = |run: &&Run| most.streams > 0 && run.admitted >= most.streams;
         match unharmed.iter().rev().filter(shows).min_by_key(|run| run.admitted) {
             Some(run) => session.found(run, &most)?,

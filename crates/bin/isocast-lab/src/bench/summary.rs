@@ -37,7 +37,7 @@ pub(crate) struct Run {
     pub seconds: u64,
     /// Streams that were not refused.
     pub admitted: usize,
-    /// Of these, those that began before the first one that was refused; all of them if none was, `None` in results older
+    /// Of these, those that began before the first refusal; all of them if none was, `None` in results older
     /// than the figure. `isocast plan` predicts this number: later ones may still fit where the disk is faster.
     pub before_refusal: Option<usize>,
     /// The resource short for the first refused stream, as far as the server says; `None` in results older than the figure.
@@ -83,7 +83,7 @@ pub(crate) struct Run {
     pub first_byte_ms: Quantiles,
     /// Cost of the run.
     pub cost: Cost,
-    /// Uploads beside the streams.
+    /// Uploads during the streams.
     pub uploads: Option<super::writer::UploadFigures>,
     /// Statistics of the emulated disk, where there is one.
     pub lab: Option<super::lab_disk::LabFigures>,

@@ -1,4 +1,4 @@
-//! Writers beside the streams: continuous uploads by PUT.
+//! Writers during the streams: continuous uploads by PUT.
 
 use std::cell::Cell;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ pub(crate) struct UploadFigures {
 }
 
 impl UploadFigures {
-    /// Puts them beside what a writer alone got on the same disk. By the same rule for both, what the disk took counts:
+    /// Compares them with the result of a lone writer on the same disk. By the same rule for both, what the disk took counts:
     /// not only what was answered before measuring ended, which leaves out half an upload of each writer in the mean.
     pub(crate) fn compare(&mut self, alone: &Yardstick) {
         self.share_of_yardstick = Some(self.mb_per_s / alone.mb_per_s);

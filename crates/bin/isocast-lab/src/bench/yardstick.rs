@@ -1,5 +1,5 @@
 //! The yardstick for uploads: one plain writer with the disk to itself, which writes files one after the other, past
-//! the page cache, each durable before the next begins. Results state the rate of uploads beside streams as a share of its rate.
+//! the page cache, each durable before the next begins. Results state the rate of uploads during streams as a share of its rate.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Measures the latency of the path from a program to the daemon and back, so that it can be subtracted.
 //!
-//! A processor that has slept for a millisecond takes longer to wake than one that has hardly stopped. So the path of
+//! A processor that has slept for a millisecond takes longer to wake than a processor that has hardly stopped. So the path of
 //! small reads is measured at two paces: at a flash drive's it takes half of the time at a hard disk's.
 
 use std::fs::File;

@@ -36,7 +36,7 @@ pub(crate) fn take_down(places: &Places) -> anyhow::Result<bool> {
     let state = places.load();
     let daemon = state.as_ref().and_then(|s| s.daemon).filter(|id| id.is_running());
     let existed = places.home.exists();
-    // A living drive lets go of everything quickly; one that does not answer is killed, which fails its requests.
+    // A living drive lets go of everything quickly; a silent one is killed, which fails its requests.
     let answers = control::ask_within(places, "fault clear; spike off; slow 1; timing off; revive", PATIENCE).is_ok();
     if !answers && let Some(id) = daemon {
         end_process(id, Duration::ZERO)?;

@@ -182,7 +182,7 @@ impl Image {
     }
 
     /// The command named `tag` is answered with success; `durable`: the drive has no volatile cache. False if the power
-    /// went before that could be said, and took the write.
+    /// went before the answer, and took the write.
     #[must_use]
     pub(crate) fn acknowledge(&mut self, tag: u64, durable: bool) -> bool {
         let there = self.unflushed.acknowledge(tag);
@@ -198,7 +198,7 @@ impl Image {
         Flush { cuts: self.cuts, number: self.unflushed.begin_flush() }
     }
 
-    /// The drive has done a flush. False if the power went before that could be said: then nothing is promised.
+    /// The drive has done a flush. False if the power went before the answer: then nothing is promised.
     #[must_use]
     pub(crate) fn flushed(&mut self, flush: Flush) -> bool {
         let in_time = flush.cuts == self.cuts;

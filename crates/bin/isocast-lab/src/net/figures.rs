@@ -1,7 +1,7 @@
 //! `isocast net figures`: the tests A, B and C by message size, over TCP and TIPC side by side, as tables, JSON, CSV, plots.
 //!
-//! Promise: every figure is made from the raw results that stand beside it. Two guests on an emulated Ethernet of
-//! 100 Mbit/s, where User-mode Linux is installed; else this machine's loopback, without TIPC, which is said; or this
+//! Promise: every figure is made from the raw results in the same folder. Two guests on an emulated Ethernet of
+//! 100 Mbit/s, where User-mode Linux is installed; else this machine's loopback, without TIPC, which it reports; or this
 //! machine and another that runs `isocast net serve`.
 
 use std::fmt::Write as _;

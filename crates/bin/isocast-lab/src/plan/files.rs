@@ -11,7 +11,7 @@ use media::{MediaRate, ProbeBudget, ReadAt};
 use serde::Serialize;
 use units::{BitRate, ByteCount};
 
-/// The rate of one file. Of one that has none, only the reason.
+/// The rate of one file. Without one, only the reason.
 #[derive(Debug, Serialize)]
 pub(super) struct FileRow {
     file: PathBuf,

@@ -280,7 +280,7 @@ impl PlanCommand {
         })
     }
 
-    /// How many viewers come to share contents, where so many would be carried if each watched another one.
+    /// Number of viewers that come to share contents, where this number would be carried if each watched another one.
     fn viewers_max(&self, alone: u32) -> u32 {
         self.viewers.unwrap_or(alone.saturating_mul(4))
     }

@@ -1,4 +1,4 @@
-//! Cameras beside viewers: how many of which a machine carries, and for how many days its disks hold the recordings.
+//! Cameras with viewers: the number of either that a machine carries, and the days for which its disks hold the recordings.
 //!
 //! Not here: counting (`capacity`), streams alone (`super`).
 
@@ -23,14 +23,14 @@ const DAY: u64 = 86_400;
 /// Options of a plan for cameras.
 #[derive(Debug, Args)]
 pub(super) struct RecorderOptions {
-    /// Cameras of this rate are recorded meanwhile: a line for each number of them, with the viewers beside them and the days that the
+    /// Cameras of this rate are recorded meanwhile: a line for each number of them, with the viewers that fit and the days that the
     /// disks hold.
     #[arg(long, value_name = "RATE", conflicts_with_all = ["popularity", "uploads"], value_parser = units::parse_rate)]
     pub(super) camera_rate: Option<BitRate>,
     /// So many cameras [default: the most, and three quarters, half and a quarter of them].
     #[arg(long, value_delimiter = ',', value_name = "N", requires = "camera_rate", value_parser = clap::value_parser!(u32).range(1..))]
     cameras: Vec<u32>,
-    /// Recordings are kept for so many days: no more cameras are counted than the disks hold for that long.
+    /// Days for which recordings are kept: no more cameras are counted than the disks hold for that time.
     #[arg(long, value_name = "DAYS", requires = "camera_rate", value_parser = clap::value_parser!(u32).range(1..=36_500))]
     days: Option<u32>,
     /// At most this time of a recording may be missing after a power cut (`recordings.durable`).
@@ -132,7 +132,7 @@ impl RecorderOptions {
         Ok(())
     }
 
-    /// Runs the plane with so many cameras and viewers, each of another content.
+    /// Runs the plane with these numbers of cameras and viewers, each of another content.
     fn simulate(
         &self,
         (machine, disks): (&PlannedMachine, &[&PlannedDisk]),

@@ -82,7 +82,7 @@ impl Disk {
     /// With more arguments.
     pub fn raised(purpose: &str, size: &str, file_system: FileSystem, more: &[&str]) -> Self {
         static RAISED: AtomicU32 = AtomicU32::new(0);
-        // Tests of one process run beside each other, and two may have the same purpose.
+        // Tests of one process run concurrently, and two may have the same purpose.
         let name = format!("test-{purpose}-{}-{}", std::process::id(), RAISED.fetch_add(1, Ordering::Relaxed));
         let disk = Self { name, size: size.to_owned(), file_system };
         disk.raise(more);

@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 /// Longer than anything here takes; a test that waits this long has failed.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The program: the one built with the test, or the one that `ISOCAST_BIN` names.
+/// The program: that built with the test, or that of `ISOCAST_BIN`.
 pub fn program() -> PathBuf {
     std::env::var_os("ISOCAST_BIN").map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_isocast")), PathBuf::from)
 }
 
-/// The program with working `lab`, `bench` and `volume mount`: `isocast-lab` and `isocast-mount` are beside it. Cargo builds no other
+/// The program with working `lab`, `bench` and `volume mount`: `isocast-lab` and `isocast-mount` are in its folder. Cargo builds no other
 /// package's programs for a test of this one.
 pub fn program_and_others() -> PathBuf {
     let program = program();

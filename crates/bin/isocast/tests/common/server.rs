@@ -114,7 +114,8 @@ impl Setup {
         self
     }
 
-    /// Text of a configuration file (`Server::config_file`): one that begins with `roots` names the folders, and the rights to write, by itself.
+    /// Text of a configuration file (`Server::config_file`): a text that begins with `roots` names the folders, and the rights to write, by
+    /// itself.
     pub fn config(mut self, text: &str) -> Self {
         self.config = Some(text.to_owned());
         self
@@ -221,7 +222,7 @@ impl Server {
         self.folders.path().join("isocast.toml")
     }
 
-    /// Puts a file into the served folder, beside the server.
+    /// Puts a file into the served folder, without the server.
     pub fn file(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.root.join(name);
         fs::create_dir_all(path.parent().expect("below the root")).expect("a folder");

@@ -44,12 +44,12 @@ const DISK_BYTES_WRITTEN: u64 = 1 << 30;
 /// Ranges of the acknowledgements, and then of the uploaded bytes, after which the end comes.
 const END_ACKNOWLEDGED: (u64, u64) = (1, 100);
 const END_BYTES: (u64, u64) = (4 << 10, 16 << 20);
-/// Uploads for each one that is answered when it has its name, and the time within which that is durable.
+/// Uploads for each upload that is answered when it has its name, and the time within which that is durable.
 const EARLY_ONE_IN: u64 = 4;
 const DURABLE_WITHIN: Duration = Duration::from_secs(2);
 /// Streams' rates together leave an old disk time for uploads.
 const STREAM_RATE: &str = "1M";
-/// Uploaders for each one that records, every other time, at a rate for which there is always room.
+/// Uploaders for each recorder, every other time, at a rate for which there is always room.
 const UPLOADERS_PER_RECORDER: u64 = 10;
 const RECORDING_RATE: &str = "16M";
 /// The first is there from the beginning; uploads make the others.
@@ -384,7 +384,7 @@ impl<'a> Library<'a> {
         let names = format!("{}/recorded-{seed}", FOLDERS[1]);
         let recorders = Recorder::several(setting("ISOCAST_CRASH_RECORDINGS", 4), &names, &mut chance);
         let (said, ended) = thread::scope(|scope| {
-            // Before the streams, so that these find room beside all recordings, or are refused.
+            // Before the streams, so that these find room with all recordings, or are refused.
             recorders.iter().for_each(|one| drop(scope.spawn(move || drop(one.run(address)))));
             wait_until_sent(&recorders);
             for number in 0..STREAMS {

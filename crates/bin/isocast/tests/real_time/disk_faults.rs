@@ -1,4 +1,4 @@
-//! A disk that errs, hangs and comes back, beside a good one, under streams and uploads.
+//! A disk that errs, hangs and comes back, next to a good one, under streams and uploads.
 //!
 //! Promise: only the faulty disk's streams end, and never with a wrong byte; an upload to it ends with an error and leaves
 //! nothing; the event log says so; admission refuses with its name; after its return all work continues. Uploads that share a

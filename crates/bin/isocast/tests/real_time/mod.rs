@@ -1,5 +1,5 @@
 //! Tests that mostly wait: emulated disks serve in real time, and clients that never read are given up after seconds.
-//! `scripts/test` runs them side by side, and beside all others.
+//! `scripts/test` runs them concurrently, with each other and with all others.
 
 mod crash;
 mod disk_faults;

@@ -16,8 +16,8 @@ const RATE: &str = "2M&durable=3s";
 const BYTES_PER_SECOND: u64 = 250_000;
 /// Bytes sent before the end may come: four times those that need not be durable.
 const SENT_MIN: u64 = BYTES_PER_SECOND * 12;
-/// Of the bytes sent, one in so many is there at least. Chosen: beside other tests and a build's writes, an emulated disk can stall for ten
-/// seconds. The promise, in seconds, is a law of the simulation, and `make crash` asserts it ([`MISSING_SECONDS`]).
+/// Of the bytes sent, one in this number is there at least. Chosen: during other tests and a build's writes, an emulated disk can stall for
+/// ten seconds. The promise, in seconds, is a law of the simulation, and `make crash` asserts it ([`MISSING_SECONDS`]).
 const THERE_ONE_IN: u64 = 3;
 /// Names the seconds of a recording that may be missing; without it any number may be.
 const MISSING_SECONDS: &str = "ISOCAST_CRASH_MISSING";

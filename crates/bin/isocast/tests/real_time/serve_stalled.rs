@@ -1,4 +1,4 @@
-//! Clients that never read, beside good ones: the good ones are unaffected, and the stalled ones lose their reservations.
+//! Clients that never read, next to good ones: the good ones are unaffected, and the stalled ones lose their reservations.
 
 use crate::common::client::{Client, pattern};
 use crate::common::server::Setup;

@@ -1,7 +1,7 @@
 //! One upload that continues (tus), cut again and again: its connection, its server by SIGKILL, the power of its disk.
 //!
-//! Promise: the offset answered after a cut is never less than one answered before, and the content is the one that was sent. The contents and the
-//! state of the server lie on disks that lose their power together. `ISOCAST_CRASH_ROUNDS` (2): six cuts each; 50 are asked of a release.
+//! Promise: the offset answered after a cut is never less than an earlier one, and the content has the sent bytes. The contents and the
+//! state of the server lie on disks that lose their power together. `ISOCAST_CRASH_ROUNDS` (2): six cuts each; a release needs 50.
 
 use std::fs;
 

@@ -219,7 +219,7 @@ fn each_fault(replaced: &Replaced) {
             // all streams begin anew.
             assert!(missed < 2 * watching, "{missed} ticks were missed: {}", server.stderr_text());
         }
-        // A new disk in the place of one that is dead for good, under all of the streams.
+        // A new disk in the place of a dead disk, under all of the streams.
         let url = format!("http://{}", server.address);
         let replace = |old: &str, new: &str, stays: &str| {
             let before = misses(&server);
@@ -238,7 +238,7 @@ fn each_fault(replaced: &Replaced) {
             // A stream uses the copies that could be read when it began: each has begun anew before the next disk dies.
             viewers.wait_for_more(FILM_BYTES);
         }
-        // An upload beside half of the streams, with one disk dead, is kept on the other.
+        // An upload during half of the streams, with one disk dead, is kept on the other.
         viewers.watching().step_by(2).for_each(|viewer| viewer.over.store(true, Relaxed));
         disks[0].ctl("die");
         let late = Content { seed: 77, bytes: 9_000_001 };
@@ -392,7 +392,7 @@ fn a_recording_continues_when_a_disk_of_its_mirror_errs() {
     let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (disks, _, server) = fast_mirror(["mirror-h", "mirror-i"], state.path());
     let target = "/media/recording.bin";
-    // The one that its rate is reserved on.
+    // The disk of its reserved rate.
     record_beside(&server, target, recording, &disks[0]);
     wait_stderr_words(&server, &["disk_failing", "\"disk\":0"], 1);
     let (status, body) = fetch(server.address, "GET", &format!("{target}?rate=max")).expect("an answer");
@@ -422,7 +422,7 @@ fn unreadable(server: &Server, target: &str, content: Content, piece: u64) -> Ve
     (0..content.bytes.div_ceil(piece)).map(|number| number * piece).filter(is_unreadable).collect()
 }
 
-/// A recording onto a volume with one copy continues on the other disk: an event reports the bytes not durable on the one that erred, and
+/// A recording onto a volume with one copy continues on the other disk: an event reports the bytes not durable on the erring one, and
 /// the bytes before and after are read.
 #[test]
 fn a_recording_continues_when_a_disk_of_a_span_or_stripe_errs() {

@@ -178,7 +178,7 @@ fn usable(address: SocketAddr, links: &Links) -> Vec<SocketAddr> {
     others.into_iter().chain(loopback).map(|ip| SocketAddr::new(*ip, address.port())).collect()
 }
 
-/// Name, in two words, of a permission on which the promise of a rate, or of room for all streams, depends; one that
+/// Name, in two words, of a permission on which the promise of a rate, or of room for all streams, depends; a permission that
 /// only saves processor time is a detail.
 const fn name(subject: PermissionSubject) -> Option<&'static str> {
     match subject {

@@ -26,7 +26,7 @@ pub struct FaultRange {
     pub bytes: u64,
     /// Which commands fail.
     pub kind: FaultKind,
-    /// How long the drive tries before it says so, beside the usual time.
+    /// How long the drive tries before it says so, in addition to the usual time.
     pub delay: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! A flash drive: one server with an occupancy per request, and a fixed latency beside it.
+//! A flash drive: one server with an occupancy per request, and a fixed latency on top.
 
 use units::Nanos;
 

@@ -161,9 +161,9 @@ pub struct Parameters {
     pub rate_read: u64,
     /// Flash: write rate, bytes per second.
     pub rate_write: u64,
-    /// Flash: latency of a read beside its occupancy.
+    /// Flash: latency of a read on top of its occupancy.
     pub latency_read: Nanos,
-    /// Flash: latency of a write beside its occupancy.
+    /// Flash: latency of a write on top of its occupancy.
     pub latency_write: Nanos,
 }
 

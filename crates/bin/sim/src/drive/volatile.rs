@@ -309,7 +309,7 @@ mod tests {
         for seed in 0..100 {
             let disk = Blocks::default();
             let mut log = Unflushed::new(1 << 20);
-            // Under way all the time, in the same block as the one that is flushed.
+            // Under way all the time, in the same block as the flushed one.
             log.note(1, 0, 512, |_| None);
             put(&disk, &mut log, 2, 512, 512, 2);
             let first = log.begin_flush();

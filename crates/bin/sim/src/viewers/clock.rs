@@ -62,7 +62,7 @@ mod tests {
 
     const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
-    /// Asks at these times for segments of 6 s, each whole at the time beside it: how late each was.
+    /// Asks at these times for segments of 6 s, each whole at the time next to it: how late each was.
     fn lags(clock: &mut SessionClock, segments: &[(u64, u64)]) -> Vec<u64> {
         let lag = |&(asked, whole): &(u64, u64)| {
             clock.ask(SECS(6), SECS(asked));

@@ -1,6 +1,6 @@
 //! Films in segments: how many bytes each has, and where it lies.
 //!
-//! Not here: which of them is asked for when (`viewers`).
+//! Not here: the order of requests (`viewers`).
 
 use std::os::fd::OwnedFd;
 
@@ -28,7 +28,7 @@ struct FilmSegment {
     bytes: u64,
 }
 
-/// The contents of a track, by their number, once they were asked for.
+/// The contents of a track, by their number, once requested.
 #[derive(Debug)]
 enum FilmFiles {
     OfSegments(Vec<Option<u32>>),

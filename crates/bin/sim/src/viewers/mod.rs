@@ -99,7 +99,7 @@ enum TrackState {
     Leaves { stream: u64 },
     /// The last bytes, which are on their way.
     Arrives,
-    /// The time at which it asks for the next segment, or again for one that was refused.
+    /// The time at which it asks for the next segment, or again for a refused one.
     Asks,
 }
 

@@ -44,7 +44,7 @@ pub(crate) enum Reception {
 }
 
 impl SegmentPlayer {
-    /// A player of so many tracks; its viewer waits from now on.
+    /// A player of this number of tracks; its viewer waits from now on.
     pub(crate) fn new(tracks: usize, now: Nanos) -> Self {
         Self {
             received: vec![Nanos::ZERO; tracks],

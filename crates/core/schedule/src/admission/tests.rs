@@ -198,7 +198,7 @@ fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
     assert!(streams < 40 && promised > 180 && after == 0, "{streams}, {promised}, {after}");
 }
 
-/// Cameras of 4 Mbit/s that write this share of their bytes to each of so many disks, until there is no room; and in how many of 8
+/// Cameras of 4 Mbit/s that write this share of their bytes to each of this number of disks, until there is no room; and in how many of 8
 /// rounds each disk writes.
 fn recorded_on(disks: u16, disk_share: f64) -> (u64, Vec<usize>) {
     let settings = settings(1 << 20, 0.1);

@@ -104,7 +104,7 @@ impl MemoryDisk {
     }
 }
 
-/// Disks as the volume numbers them; one that is away gives errors.
+/// Disks as the volume numbers them; a disk that is away gives errors.
 #[derive(Clone)]
 pub(crate) struct MemoryDisks(pub(crate) Vec<Option<MemoryDisk>>);
 
@@ -196,7 +196,7 @@ pub(crate) fn padded(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// Writes a content of so many bytes, with its tail.
+/// Writes a content of this number of bytes, with its tail.
 pub(crate) fn write_content(
     volume: &mut Volume,
     draft: &mut Draft,

@@ -165,7 +165,7 @@ impl Machine {
         Self::with_config(count, link, |_| ())
     }
 
-    /// One with a disk that answers at once, and so many chunks of memory.
+    /// A plane with a disk that answers at once, and this number of chunks of memory.
     pub(crate) fn with_chunks(chunks: u32, link: BitRate) -> Self {
         let mut machine = Self::of(1, link, chunks, |_| ());
         machine.disk_answers();
@@ -256,7 +256,7 @@ impl Machine {
         self.queues.borrow().read.get(&DiskId(disk)).copied().unwrap_or(0)
     }
 
-    /// Bytes that a disk was asked for and has not given.
+    /// Bytes that were requested from a disk and have not come.
     pub(crate) fn requested_from(&self, disk: u16) -> u64 {
         let queues = self.queues.borrow();
         queues
@@ -311,7 +311,7 @@ impl Machine {
         reports
     }
 
-    /// Bytes that clients took since the last time this was asked.
+    /// Bytes that clients took since the last call.
     pub(crate) fn taken(&mut self) -> u64 {
         std::mem::take(&mut self.queues.borrow_mut().taken)
     }

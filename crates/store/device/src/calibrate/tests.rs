@@ -31,7 +31,7 @@ struct TestDrive {
     looks_nowhere: bool,
     broken: bool,
     reads: u64,
-    /// Another program has the disk for 150 ms after so many reads, again and again; 0 for never.
+    /// Another program has the disk for 150 ms after each series of this number of reads; 0 for never.
     held_up_each: u64,
     /// Requests of others between any two looks.
     others: u64,

@@ -90,7 +90,7 @@ fn new_core(placement: Placement, disks: u8) -> Core {
     core
 }
 
-/// Stores a content with parts that are each one in so many of a unit.
+/// Stores a content with parts of this fraction of a unit each.
 fn store_content(core: &mut Core, name: &str, shares: &[usize]) {
     let volume = &mut core.live.volume;
     let mut draft = volume.begin(name, None).expect("there is room");
@@ -248,7 +248,7 @@ fn a_disk_that_left_has_no_failure() {
     assert!(core.live.health.failure(MemberId(1)).is_none());
 }
 
-/// A copy on a disk that is away is neither right nor damaged; one that is wrong stays so while the other is away.
+/// A copy on a disk that is away is neither right nor damaged; a wrong copy stays so while the other is away.
 #[test]
 fn a_scrub_counts_copies_on_a_disk_that_is_away_as_unknown() {
     let mut core = with_contents();

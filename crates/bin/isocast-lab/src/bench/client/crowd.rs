@@ -125,7 +125,7 @@ struct CrowdRun<'a> {
     scratch: Vec<u8>,
 }
 
-/// Runs `crowd` beside the streams of `plan`, from their first one's start to the end of measuring. `path_of` gives path
+/// Runs `crowd` during the streams of `plan`, from their first one's start to the end of measuring. `path_of` gives path
 /// and query of a segment.
 ///
 /// # Errors

@@ -75,7 +75,7 @@ pub(crate) struct HabitFigures {
     pub seeks: u64,
     /// Those that were refused.
     pub refused_seeks: u64,
-    /// From a seek to its first byte, ms; one that still waited when the run ended counts as long as it had.
+    /// From a seek to its first byte, ms; a seek that still waited when the run ended counts its wait.
     pub first_byte_ms: Quantiles,
 }
 

@@ -104,7 +104,7 @@ impl Player {
         self.stalls.count > 0
     }
 
-    /// The stalls up to `now`, one that lasts included.
+    /// The stalls up to `now`, a lasting one included.
     pub(crate) fn finish(mut self, now: Nanos) -> Stalls {
         self.advance(now);
         if let PlayerState::Stalled { since, .. } = self.state {

@@ -54,6 +54,6 @@ pub(crate) struct ViewerActions {
     pub seeks: u64,
     /// Whether it was refused at the last of them; it is gone then.
     pub refused: bool,
-    /// From each of the others to its first byte; of one that still waited when the run ended, how long it had.
+    /// From each of the others to its first byte; of a request that still waited when the run ended, its wait.
     pub first_bytes: Vec<Nanos>,
 }

@@ -64,7 +64,7 @@ impl WaitedSockets {
         self.waiting = self.waiting + usize::from(!wanted.is_empty()) - usize::from(!before.is_empty());
         let Some(socket) = connection.socket().map(ClientSocket::descriptor) else { return };
         let data = EventData::new_u64(n as u64);
-        // A socket that was closed left the set by itself; one that is new is not in it yet. `NOENT` and `EXIST` say so.
+        // A socket that was closed left the set by itself; a new socket is not in it yet. `NOENT` and `EXIST` say so.
         let _ = if wanted.is_empty() {
             epoll::delete(&self.epoll, socket)
         } else {

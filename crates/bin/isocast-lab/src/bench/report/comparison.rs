@@ -105,7 +105,7 @@ fn measured(all: &[Results]) -> anyhow::Result<String> {
     ))
 }
 
-/// A cell that is said once for several rows.
+/// A cell that stands once for several rows.
 fn first_only(n: usize, text: &str) -> &str {
     if n == 0 { text } else { "" }
 }

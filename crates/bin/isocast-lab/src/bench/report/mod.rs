@@ -37,9 +37,9 @@ pub(crate) enum ExperimentKind {
     Streams,
     /// Streams, then writers.
     Jitter,
-    /// Streams beside HLS viewers.
+    /// Streams that run with HLS viewers.
     Hls,
-    /// Streams beside cameras.
+    /// Streams that run with cameras.
     Recorder,
 }
 
@@ -148,7 +148,7 @@ impl Results {
         }
     }
 
-    /// Adds a run, its server's configuration, and puts its uploads beside the yardstick.
+    /// Adds a run, its server's configuration, and compares its uploads with the yardstick.
     pub(crate) fn add(&mut self, mut run: Run, configuration: String) {
         if let (Some(uploads), Some(yardstick)) = (&mut run.uploads, &self.yardstick) {
             uploads.compare(yardstick);
