@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use service::alarms::AlarmSources;
 use units::real;
 
-/// Looks are remembered this far apart, and differences over less are no rate.
+/// Time between two samples; differences over less are no rate.
 const SAMPLE_SECONDS: f64 = 3600.0;
 /// Days over which the rate is looked for, and looks are remembered.
 const DAYS_MAX: f64 = 7.0;
@@ -64,7 +64,7 @@ impl RoomHistory {
         is_due
     }
 
-    /// Forgets looks that no span reaches. One that is a little older stays, so that the span is whole.
+    /// Forgets samples that no span reaches. The next older one stays, so that the span is whole.
     fn forget(&mut self, now: f64) {
         for samples in self.samples.values_mut() {
             while samples.front().is_some_and(|first| now - first.at > DAYS_MAX * DAY_SECONDS + SAMPLE_SECONDS) {
@@ -119,7 +119,7 @@ pub(crate) struct RoomLook {
 }
 
 impl RoomWatch {
-    /// Looks at everything, at `now` in seconds since 1970.
+    /// Takes a sample of everything, at `now` in seconds since 1970.
     pub(crate) fn look(&mut self, sources: &AlarmSources, now: f64) -> RoomLook {
         let rooms = rooms(sources);
         let has_new = rooms.iter().filter(|room| self.history.note(room, now)).count() > 0;
@@ -167,7 +167,7 @@ fn rooms(sources: &AlarmSources) -> Vec<Room> {
     disks.chain(volumes).chain(quotas).collect()
 }
 
-/// True if a disk of the server is this one of a volume. One that is out has no number there, and its path alone.
+/// True if a disk of the server is this one of a volume. A disk that is out has no number there, and its path alone.
 fn is_member(member: &VolumeDiskStatus, id: u16, folders: &[String]) -> bool {
     member.disk == Some(id) || member.path.as_ref().is_some_and(|path| folders.contains(path))
 }

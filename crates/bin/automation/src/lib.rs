@@ -1,8 +1,8 @@
 //! Jobs at set times, webhooks for events, certificates that an authority signs, thumbnails: the work of a server without a request for it.
 //!
-//! Not here: how both are written in the configuration (`server`), when a job is due (crate `jobs`).
+//! Not here: the form of jobs and webhooks in the configuration (`server`), the times of jobs (crate `jobs`).
 
-// They panic once their reader has gone.
+// These macros panic once their reader has gone.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod authority;

@@ -1,4 +1,4 @@
-//! Watch over the room of disks, volumes and quotas, and the looks of the last week, which outlive the server.
+//! Watch over the room of disks, volumes and quotas, and the samples of the last week, which outlive the server.
 //!
 //! Not here: the rates and the forecast (`forecast`).
 
@@ -15,12 +15,12 @@ use crate::forecast::{RoomHistory, RoomWatch};
 use crate::kept::keep;
 
 const FILE: &str = "room.json";
-/// Between two looks.
+/// Time between two samples.
 const PERIOD: Duration = Duration::from_secs(60);
 /// Time for the disks' threads and the quotas to look for the first time.
 const FIRST: Duration = Duration::from_secs(3);
 
-/// Looks until the service is gone, and keeps the looks in `state`.
+/// Takes samples until the service is gone, and keeps them in `state`.
 pub(crate) async fn watch(service: Weak<MediaService>, state: PathBuf) {
     let path = state.join(FILE);
     let mut watch = RoomWatch { history: load(&path), ..RoomWatch::default() };
@@ -39,7 +39,7 @@ pub(crate) async fn watch(service: Weak<MediaService>, state: PathBuf) {
     }
 }
 
-/// The looks kept; none if they cannot be read: then the forecast begins anew.
+/// The kept samples; none if they cannot be read: then the forecast begins anew.
 fn load(path: &Path) -> RoomHistory {
     let text = std::fs::read(path).unwrap_or_default();
     serde_json::from_slice(&text).unwrap_or_default()

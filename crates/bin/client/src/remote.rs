@@ -66,7 +66,7 @@ pub struct RemoteContent {
 /// A file below a content's or folder's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// Below the end it was found at; empty for the end itself. On a file system it may be no text.
+    /// Its path below the end of the copy; empty for the end itself. On a file system it may be no text.
     pub name: PathBuf,
     /// Its length.
     pub bytes: u64,
@@ -213,7 +213,7 @@ impl Remote {
     pub fn find(&self, name: &str) -> anyhow::Result<Option<RemoteEntry>> {
         let mut answer = self.client.ask("HEAD", &self.at(name), &[])?;
         if answer.status() == 503 {
-            // An answer to HEAD has no document: one to GET says which part of the server is away.
+            // An answer to HEAD has no document: the answer to GET says which part of the server is away.
             answer = self.client.ask("GET", &self.at(name), &[])?;
         }
         let field = |name: &HeaderName| answer.headers().get(name).and_then(|value| value.to_str().ok());
@@ -464,14 +464,14 @@ impl Remote {
 struct ResumedBody {
     remote: Remote,
     name: String,
-    /// Of the version that is read.
+    /// Entity tag of the version that is read.
     etag: Option<String>,
     rate: Option<BitRate>,
     at: u64,
     /// Length of the content.
     bytes: u64,
     body: Box<dyn Read + Send>,
-    /// Since the last byte came.
+    /// Tries since the last byte came.
     tries: usize,
 }
 

@@ -26,7 +26,7 @@ fn tls_error(error: &ureq::Error) -> Option<&rustls::Error> {
     }
 }
 
-/// The word of rustls for it has no type of its own.
+/// True if the server's certificate is an authority's; rustls has no type of its own for this error.
 fn is_authority(error: &rustls::OtherError) -> bool {
     error.to_string().contains("CaUsedAsEndEntity")
 }

@@ -127,7 +127,7 @@ pub struct RemoveArgs {
 }
 
 impl RemoveArgs {
-    /// Removes them, one after the other. One that is not removed keeps no other from being so.
+    /// Removes them, one after the other. A failure keeps no other from its removal.
     ///
     /// # Errors
     /// The server's own; a folder without `-r`.
@@ -162,7 +162,7 @@ pub struct MakeFolderArgs {
 }
 
 impl MakeFolderArgs {
-    /// Makes them, one after the other. One that is not made keeps no other from being so.
+    /// Makes them, one after the other. A failure stops no other.
     ///
     /// # Errors
     /// The server's own.

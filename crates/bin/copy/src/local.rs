@@ -302,7 +302,7 @@ pub(super) struct PartialCopy {
     written: u64,
     /// Bytes of an earlier copy.
     begun_with: u64,
-    /// So many of the bytes that go through the page cache are on the disk.
+    /// Bytes written through the page cache that are on the disk.
     flushed: u64,
 }
 

@@ -28,7 +28,7 @@ fn free_port() -> u16 {
 }
 
 impl Agent {
-    /// One that is not started yet; none if something is not installed.
+    /// An agent that is not started yet; none if a program is missing.
     fn installed() -> Option<Self> {
         for (program, package) in [("snmpd", "snmpd"), ("snmptrapd", "snmptrapd"), ("snmpget", "snmp")] {
             if !["/usr/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(program).exists()) {

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 const NICE: i32 = 19;
 /// From SIGTERM to SIGKILL, and for its last words.
 const GRACE: Duration = Duration::from_secs(5);
-/// So many of the last bytes that it writes to standard error, and to standard output, are kept …
+/// This number of the last bytes that it writes to standard error, and to standard output, are kept …
 const OUTPUT_BYTES_MAX: usize = 1024;
 /// … and the report has this number of last lines of one of the two.
 const LINES_MAX: usize = 3;

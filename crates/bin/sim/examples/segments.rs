@@ -14,7 +14,7 @@ const SOUND: BitRate = BitRate(128_000);
 /// Viewers of films in segments on one simulated 7200 rpm disk.
 #[derive(Debug, Clone, Parser)]
 struct Arguments {
-    /// So many viewers; without it: the table of all cases.
+    /// Number of viewers; without it: the table of all cases.
     #[arg(long)]
     viewers: Option<u32>,
     /// For how long a segment plays.

@@ -103,9 +103,9 @@ pub struct RecordingLoad {
 /// Viewers of films that lie in segments on the disks, which play as players of HLS and DASH do.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SegmentViewers {
-    /// So many.
+    /// Their number.
     pub viewers: u32,
-    /// Between the arrivals of two of them.
+    /// Time between the arrivals of two of them.
     pub apart: Nanos,
     /// Films; viewers choose them in turn.
     pub films: u32,

@@ -23,7 +23,7 @@ pub enum ClientReading {
 /// Result of an attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// So many bytes, more than none, are in the socket now.
+    /// This number of bytes, at least one, is in the socket now.
     Bytes(u32),
     /// There is no room.
     Full,

@@ -6,7 +6,7 @@ use units::{BitRate, Nanos};
 
 const SECS: fn(u64) -> Nanos = Nanos::from_secs;
 
-/// So many cameras of this rate that come 7 ms apart, and viewers behind them, on a 7200 rpm disk.
+/// Cameras of this rate that come 7 ms apart, and viewers behind them, on a 7200 rpm disk.
 fn recorded(cameras: u32, rate: u64, viewers: u32) -> RunReport {
     let mut scenario = Scenario::steady(1, DriveProfile::Desktop, 3 << 30, BitRate(8_800_000), viewers);
     (scenario.load.recordings.recorded, scenario.load.recordings.rates) = (cameras, vec![BitRate(rate)]);

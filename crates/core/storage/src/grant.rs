@@ -131,7 +131,7 @@ impl WrittenDisks {
         (0u16..).take(limits::DISKS_MAX).filter(move |disk| disks >> disk & 1 == 1).map(DiskId)
     }
 
-    /// The disk, if it is one.
+    /// The disk, if there is only one.
     #[must_use]
     pub fn alone(&self) -> Option<DiskId> {
         self.iter().next().filter(|_| self.disks.count_ones() == 1)
@@ -173,7 +173,7 @@ pub struct Grant {
     pub until: Nanos,
 }
 
-/// Most bytes of a piece of a write that begins no piece after `until`. One that has all the time it takes is made in larger pieces: 200 MB
+/// Most bytes of a piece of a write that begins no piece after `until`. A write without such a bound is made in larger pieces: 200 MB
 /// behind the end of a file on ext4, which writes such pieces one after the other, took 0.05 s of the kernel's processor time instead of
 /// 0.18, and 4.0 s instead of 8.7 (emulated 7200 rpm disk).
 #[must_use]

@@ -270,7 +270,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         }
     }
 
-    /// So many bytes more have come. All but the last part are a multiple of `DIRECT_ALIGN`.
+    /// This number of further bytes has come. All but the last part are a multiple of `DIRECT_ALIGN`.
     pub fn received(&mut self, id: UploadId, bytes: u64) {
         let Some(upload) = self.uploads.get_mut(&id).filter(|upload| upload.life == UploadLife::Receiving) else {
             return;
@@ -412,7 +412,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.offers.done(GrantUse::default(), now);
     }
 
-    /// So many bytes of an upload were written on the grant, a multiple of `DIRECT_ALIGN`; `trouble` says why there
+    /// This number of bytes of an upload was written on the grant, a multiple of `DIRECT_ALIGN`; `trouble` says why there
     /// were no more, if something failed. Returns the file if the upload is over.
     pub fn wrote(&mut self, id: UploadId, bytes: u64, trouble: Option<UploadFailure>, now: Nanos) -> Option<F> {
         let mut used = GrantUse { bytes, ok: trouble != Some(UploadFailure::Disk), ..GrantUse::default() };

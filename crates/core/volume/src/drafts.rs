@@ -30,7 +30,7 @@ pub enum DraftStep<P> {
     Finish(MemberId),
     /// The disk writes nothing more of it, and [`Drafts::disk_done`] is called.
     Forget(MemberId),
-    /// So many bytes of it on the disk may be wrong. The upload continues.
+    /// This number of its bytes on the disk may be wrong. The upload continues.
     Doubtful(MemberId, u64),
     /// All of it is durable: it can be published ([`Drafts::take`]), or ended.
     Publish,

@@ -24,7 +24,7 @@ impl Numbers {
         numbers
     }
 
-    /// One that was never used and will not be; none until more are durable.
+    /// A number that was never used and will not be; none until more are durable.
     pub(crate) fn take(&mut self) -> Option<u64> {
         let number = self.next;
         (number < self.durable).then(|| {

@@ -98,7 +98,7 @@ impl<W> WriteSets<W> {
         !self.superblocks.is_empty() || self.under_way.as_ref().is_some_and(|set| set.commit.is_none())
     }
 
-    /// The newest generation of the superblock that is durable on all disks that are written to. One that was given up is not, though
+    /// The newest generation of the superblock that is durable on all disks that are written to. An abandoned one is not, though
     /// nothing is to be written any more.
     #[must_use]
     pub const fn durable_generation(&self) -> u64 {

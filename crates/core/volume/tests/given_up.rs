@@ -109,7 +109,8 @@ fn a_report_of_a_given_up_commit_counts_for_no_other() {
     assert!(volume.find("a").is_some() && volume.find("b").is_some());
 }
 
-/// A checkpoint goes to the half of the journal that is not in use. One that is given up before it is written leaves the other half in use.
+/// A checkpoint goes to the half of the journal that is not in use. A checkpoint that is given up before it is written leaves the other
+/// half in use.
 #[test]
 fn a_checkpoint_in_the_place_of_one_that_was_given_up_does_not_go_over_the_state_that_is_durable() {
     let mut bench = Bench::new(2);

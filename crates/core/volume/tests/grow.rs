@@ -259,7 +259,7 @@ fn a_disk_that_failed_before_a_content_lay_on_it_is_out_and_comes_back() {
     let steps = volume.filled(failed);
     assert!(bench.steps(&steps).is_ok());
     volume.superblocks_durable();
-    // One that was removed is not missed.
+    // A removed disk is not missed.
     assert!(bench.remove(&mut volume, removed).is_ok());
     bench.disks.0[2] = None;
     let volume = bench.disks.open().expect("all that are left are there");

@@ -193,7 +193,8 @@ pub(crate) fn password_refused(exchange: &Exchange) -> Reply {
     Reply::problem(StatusCode::FORBIDDEN, detail)
 }
 
-/// The answer to a principal that may not do that, with the logins that its client may try. One that sent a login, token or link is logged.
+/// The answer to a principal that may not do that, with the logins that its client may try. A client that sent a login, token or link is
+/// logged.
 fn refused(exchange: &Exchange, denied: Denied, principal: &Principal) -> Reply {
     if let Some(user) = principal.name() {
         exchange.tell_refused(Some(user), &denied.to_string());

@@ -110,7 +110,7 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     if text(head, CONTENT_TYPE.as_str()) == Some(OFFSET_BYTES) && head.body != BodyFraming::Length(0) {
         let whole = AppendedBody { permit: &permit, id: &state.id, offset: 0, checks, completes: false };
         let appended = append(exchange, body, whole).await;
-        // The upload is there: the bytes that are missing can be sent yet.
+        // The upload exists: its missing bytes can still be sent.
         let offset = appended.map_or(0, |appended| appended.offset);
         reply = reply.field(UPLOAD_OFFSET, offset.to_string());
     }
@@ -163,7 +163,7 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
         .field(UPLOAD_EXPIRES, httpdate::fmt_http_date(expires)))
 }
 
-/// The part that an upload has in another.
+/// The role of an upload in another one.
 fn role(head: &RequestHead) -> Result<UploadRole, Reply> {
     let concat = text(head, "upload-concat").map(UploadConcat::parse).transpose();
     Ok(match concat.map_err(unread)? {

@@ -95,7 +95,7 @@ async fn the_event_log_names_the_account_or_link_behind_each_change_and_refusal(
     let wrong = call(harness, "GET /media/films/a.ts", GUESS, "").json();
     assert_eq!(wrong["type"], "urn:isocast:login-wrong");
     logged(&["\"login\"", "\"right\":false"]);
-    // One that is remembered is not verified again, and the change of a content is none of access.
+    // A remembered password is not verified again, and the change of a content is none of access.
     events.wait_until(|text| {
         let of = |parts: &[&str]| text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count();
         let logins = of(&["\"login\"", "\"user\":\"ada\"", "\"right\":true"]);

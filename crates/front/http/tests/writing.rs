@@ -265,7 +265,7 @@ async fn a_recording_reserves_its_rate_and_gives_it_back() {
     assert_eq!((refused.status, refused.json()["grantable_bps"].as_u64()), (503, Some(100_000_000)));
     let bad = harness.one(&put("rec.ts?rate=25", "", "frames"));
     assert_eq!(bad.status, 400);
-    // One that vanishes gives its reservation back too.
+    // A client that vanishes gives its reservation back too.
     let mut client = harness.connect();
     client.send("PUT /media/x.ts?rate=25M HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nabc");
     harness.plane.wait_until(|orders| orders.iter().filter(|t| matches!(t, PlaneOrder::Reserve(_))).count() == 3);

@@ -23,7 +23,7 @@ pub const LOOK_PERIOD: Duration = Duration::from_secs(4);
 pub enum CertificateSource {
     /// Pairs of files. The first serves clients that ask for no name, or for a name without a pair.
     Files(Vec<PairFiles>),
-    /// One that this server signs itself and keeps.
+    /// A certificate that this server signs itself and keeps.
     SelfSigned {
         /// Folder in which it is kept.
         folder: PathBuf,
@@ -32,7 +32,7 @@ pub enum CertificateSource {
         /// Addresses that it is for.
         addresses: Vec<IpAddr>,
     },
-    /// One that an authority signs ([`Certificates::install`]), and until then this server itself.
+    /// A certificate that an authority signs ([`Certificates::install`]), and until then this server itself.
     Authority {
         /// Folder in which it is kept.
         folder: PathBuf,
@@ -125,10 +125,10 @@ impl CertificateSource {
 }
 
 impl Certificates {
-    /// Reads the certificates. One that has expired is in force all the same: there is no better one.
+    /// Reads the certificates. An expired one is in force all the same: there is no better one.
     ///
     /// # Errors
-    /// One that cannot be used.
+    /// A certificate cannot be used.
     pub fn load(source: &CertificateSource) -> Result<Arc<Self>, PairError> {
         let watched = source.load(SystemTime::now())?;
         let (in_force, challenges) = (RwLock::new(pairs(&watched)), Arc::default());

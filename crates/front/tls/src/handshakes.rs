@@ -1,6 +1,6 @@
 //! Handshakes: from an accepted connection to a sealed connection, or to its end.
 //!
-//! Promise: each ends within its time. So many may be under way at once; one beyond that takes the place of the oldest,
+//! Promise: each ends within its time. A bounded number may be under way at once; the next one takes the place of the oldest,
 //! so that clients that begin and never finish cannot keep out others, which need a few round trips. Not here: the certificates.
 
 use std::collections::BTreeMap;

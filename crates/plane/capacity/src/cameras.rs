@@ -17,7 +17,7 @@ pub const EXAMPLE_CAMERA_RATE: BitRate = BitRate(4_000_000);
 /// Cameras, and the promise to each.
 #[derive(Debug, Clone, Copy)]
 pub struct PlannedCameras {
-    /// So many at most.
+    /// At most this number.
     pub count: u32,
     /// Of each.
     pub rate: BitRate,

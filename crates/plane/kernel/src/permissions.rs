@@ -197,7 +197,7 @@ impl fmt::Display for Permissions {
 /// Lets this process open this number of files, and a few of its own.
 ///
 /// # Errors
-/// So many are not permitted; the text says how to permit them.
+/// This number is not permitted; the text says how to permit it.
 pub fn allow_open_files(files: u64) -> io::Result<()> {
     let needed = files.saturating_add(64);
     match raise(Resource::Nofile, needed) {

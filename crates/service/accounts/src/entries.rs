@@ -265,7 +265,7 @@ pub(crate) fn read_rights(row: &Row<'_>, column: usize) -> rusqlite::Result<Opti
     Ok(folder.map(|folder| FolderRights { folder, rights }))
 }
 
-/// A link with its signature; none where its path or a network is not understood. One that has ended stays, with a time that is over.
+/// A link with its signature; none where its path or a network is not understood. An ended one stays, with a time that is over.
 fn read_link(row: &Row<'_>) -> rusqlite::Result<Option<SignedLink>> {
     let Some(given) = read_rights(row, 1)? else { return Ok(None) };
     let networks: String = row.get(6)?;

@@ -135,7 +135,7 @@ mod tests {
         timetable
     }
 
-    /// So many minutes after midnight of a day.
+    /// The time this number of minutes after midnight of a day.
     fn minute(minutes: i64) -> Timestamp {
         Timestamp::from_second(1_795_392_000 + 60 * minutes).expect("in range")
     }

@@ -110,7 +110,8 @@ pub(crate) fn described_stream(
     }
 }
 
-/// True if a stream has its rate. One that lost its reservation continues as best effort; a recording has no entry in the plane's table.
+/// True if a stream has its rate. A stream that lost its reservation continues as best effort; a recording has no entry in the plane's
+/// table.
 pub(crate) fn is_paced(known: &RunningStream, gauges: Option<&StreamGauges>) -> bool {
     known.rate.is_some() && gauges.is_none_or(|gauges| gauges.rate_bps.get() > 0)
 }

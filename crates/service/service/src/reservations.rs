@@ -114,7 +114,7 @@ fn entry(service: &MediaService, ahead: &ReservationAhead) -> ReservationEntry {
     }
 }
 
-/// Makes a reservation for reads of the permit's path by its link at `local`. One that is near is admitted now, or refused.
+/// Makes a reservation for reads of the permit's path by its link at `local`. A near one is admitted now, or refused.
 ///
 /// # Errors
 /// It is none, there is no room for it, or it is not kept.

@@ -32,7 +32,7 @@ const UPLOADS_KEPT_MAX: usize = 10_000;
 const UPLOADS_KEPT_PER_CLIENT: usize = 1_000;
 /// Uploads of which one is put together, at most.
 const CONCATENATED_MAX: usize = 64;
-/// Between two looks for uploads whose time is over.
+/// Time between two searches for expired uploads.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
 /// An older request has this long to give way to a newer one: it ends the write that it is in.
 const GIVE_WAY_MAX: Duration = Duration::from_secs(10);
@@ -244,7 +244,7 @@ impl ResumableUploads {
         self.expire_seconds.store(expire.as_secs(), Ordering::Relaxed);
     }
 
-    /// Creates an upload that becomes the content at the permit's path. One that is made of others becomes it at once.
+    /// Creates an upload that becomes the content at the permit's path. An upload that is made of others becomes it at once.
     ///
     /// # Errors
     /// Why not.

@@ -145,12 +145,12 @@ impl ResumableUploads {
 
     /// Removes all parts. What an upload stored belongs to its parts until it is a content.
     pub(crate) async fn remove_parts(&self, kept: &KeptUpload, turn: &mut StoredParts) {
-        // One that came late, as the rest of a request that the store refused, goes as well.
+        // A part that came late, as the rest of a request that the store refused, goes as well.
         *turn = StoredParts::of(&kept.record().id);
         let _ = self.look_at_parts(kept, turn).await;
         let (target, mut removed) = (kept.path(), 0);
         for (id, offset, bytes) in std::mem::take(&mut turn.parts) {
-            // One that stays is hidden, and takes space until an operator removes it.
+            // A part that stays is hidden, and takes space until an operator removes it.
             let path = part_path(&target, &id, offset);
             if self.service.contents.delete(&path, Precondition::None).await.is_ok() {
                 removed += bytes;

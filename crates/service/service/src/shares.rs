@@ -40,7 +40,7 @@ impl<K: Eq + Hash> Default for Shares<K> {
     }
 }
 
-/// One that is held; given back when dropped.
+/// A held share; given back when dropped.
 #[derive(Debug)]
 pub struct Share<K: Eq + Hash> {
     shares: Arc<Shares<K>>,

@@ -21,7 +21,7 @@ use crate::ingest::{IngestError, note_removal};
 use crate::media_service::MediaService;
 use crate::namespace::{NamespaceError, bytes_of, quota_of};
 
-/// Between two looks for items that are to go.
+/// Time between two searches for expired items.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
 /// Items of the trash that are listed, at most.
 const LISTED_MAX: usize = 1000;

@@ -166,7 +166,7 @@ pub struct Chunk {
     _place: BufferPlace,
 }
 
-/// So many bytes of chunks in memory.
+/// A number of bytes of chunks, as an index in memory.
 pub fn index(bytes: u64) -> usize {
     usize::try_from(bytes).expect("within a few chunks")
 }

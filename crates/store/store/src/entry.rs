@@ -76,7 +76,7 @@ pub struct Opened {
 pub enum Want {
     /// The bytes.
     File,
-    /// And the rate they need: the container is looked into if the index does not know it.
+    /// The bytes and the rate they need: the container is looked into if the index does not know it.
     FileAndRate,
 }
 
@@ -156,7 +156,7 @@ pub struct Stamp {
     pub changed_ns: i128,
 }
 
-/// The entity tag of this version of a file: with another one it is another content.
+/// The entity tag of this version of a file: with another tag it is another content.
 #[must_use]
 pub fn etag_of(stat: &Stat) -> String {
     Stamp::of(stat).etag()
@@ -175,7 +175,7 @@ impl Stamp {
     }
 
     /// Strong: of the inode, the size, and both times. Programs set the time of modification (`cp -p`, `rsync -t`, `tar`), but not
-    /// the change time. That a new name, link or permission changes it as well costs a reader of the old tag its copy: decision 0055.
+    /// the change time. A new name, link or permission changes it as well, and readers of the old tag lose their copy (decision 0055).
     pub fn etag(&self) -> String {
         format!("\"{:x}-{:x}-{:x}-{:x}\"", self.inode, self.modified_ns, self.changed_ns, self.size)
     }

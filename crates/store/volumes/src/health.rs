@@ -49,7 +49,7 @@ impl ScrubFile {
         self.kept.as_ref()
     }
 
-    /// Writes another scrub. One that cannot be written is shown until the server ends.
+    /// Writes another scrub. A scrub that cannot be written is shown until the server ends.
     pub(super) fn keep(&mut self, last: Option<LastScrub>) {
         if last.is_some() && last != self.kept {
             let _ = device::state_file::replace(&self.file, |to| Ok(serde_json::to_writer(to, &last)?));

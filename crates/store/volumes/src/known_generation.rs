@@ -36,7 +36,7 @@ impl SeenGeneration {
         fs::read_to_string(&self.file).ok()?.trim().parse().ok()
     }
 
-    /// Writes the generation unless it is there. One that cannot be written costs a start its warning, not the streams: it is tried
+    /// Writes the generation unless it is there. An unwritten one costs a start its warning, not the streams: it is tried
     /// again, but not each time.
     pub(super) fn keep(&mut self, generation: u64, now: Nanos) {
         let waits = self.failed.is_some_and(|failed| now < failed.saturating_add(RETRY));

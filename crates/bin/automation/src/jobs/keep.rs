@@ -35,7 +35,7 @@ struct OldContent {
     path: PathBuf,
     age: Duration,
     bytes: u64,
-    /// It is protected, or clients are not shown it.
+    /// It is protected, or hidden from clients.
     stays: bool,
     /// It is dated after now.
     is_ahead: bool,

@@ -85,7 +85,7 @@ async fn count(
         Err(error) if matches!(error.downcast_ref(), Some(StoreError::NotFound)) => Look::default(),
         look => look?,
     };
-    // The contents that may go are unknown as long as those that must stay are.
+    // The removable contents are unknown while the protected ones are.
     let is_clear = protected.check();
     let removable = if is_clear.is_ok() { look.removable(config.min_age) } else { 0 };
     let (stored, folders) = (look.stored, std::mem::take(&mut look.folders));

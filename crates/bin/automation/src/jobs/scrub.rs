@@ -1,7 +1,7 @@
 //! `scrub`: reads every content, so that damage is found while another copy or a backup is still good.
 //!
-//! Promise: it reads as any client does, through the disks' schedule; contents of a volume are verified by their checksums on the way. One
-//! that cannot be read does not end it; a rate that is refused does. Not here: the copy of a mirror that was not read, and mending
+//! Promise: it reads as any client does, through the disks' schedule; contents of a volume are verified by their checksums on the way. An
+//! unreadable content does not end the run; a refused rate does. Not here: the copy of a mirror that was not read, and mending
 //! (`isocast volume scrub`).
 
 use std::sync::Arc;

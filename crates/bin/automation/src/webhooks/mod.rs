@@ -206,7 +206,7 @@ impl Webhooks {
     fn hand_out(&self) {
         let mut seen = lock(&self.seen);
         for (number, line) in self.service.latest_events(&Permit::of_server()).after(*seen, &Permit::of_server()) {
-            // More came at once than are kept: their kinds are not known any more.
+            // More events came at once than are kept: the kinds of the lost ones are unknown.
             let lost = number - *seen - 1;
             *seen = number;
             let hooks = self.hooks();
@@ -241,7 +241,7 @@ impl Webhooks {
     }
 }
 
-/// Notes in the event log that a webhook never gets these.
+/// Notes in the event log that a webhook never gets these events.
 fn tell_given_up(service: &MediaService, webhook: &str, given_up: &[WaitingEvent], reason: &str) {
     for event in given_up {
         service.events.tell(events::webhook_failed(webhook, &event.kind, reason, SystemTime::now()));
@@ -249,8 +249,8 @@ fn tell_given_up(service: &MediaService, webhook: &str, given_up: &[WaitingEvent
 }
 
 impl WebhookConfig {
-    /// True if its target gets this event. A failed delivery goes to other webhooks, and that of such an event to none: two targets that are
-    /// away would have each other's failures without end.
+    /// True if its target gets this event. The event of a failed delivery goes to other webhooks; if that delivery fails, no webhook gets
+    /// an event: two silent targets would have each other's failures without end.
     fn wants(&self, kind: &str, event: &Value) -> bool {
         let is_circle = event["webhook"] == self.name || event["of"] == events::WEBHOOK_FAILED;
         self.events.iter().any(|wanted| wanted == kind) && !(kind == events::WEBHOOK_FAILED && is_circle)
@@ -259,7 +259,7 @@ impl WebhookConfig {
     /// The key that signs, where there is an address.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// The file cannot be read, or holds no key.
     fn secret(&self) -> anyhow::Result<Option<Secret>> {
         match &self.target {
             WebhookTarget::Url { secret, .. } => {

@@ -56,7 +56,7 @@ enum Severity {
     Advice,
 }
 
-/// One thing that should be otherwise.
+/// A fault, and its remedy.
 #[derive(Debug, Serialize)]
 struct Finding {
     severity: Severity,

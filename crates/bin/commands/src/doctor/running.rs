@@ -25,7 +25,7 @@ pub(super) struct ServerLook {
 }
 
 impl ServerLook {
-    /// Looks, twice.
+    /// Reads the figures twice.
     ///
     /// # Errors
     /// No server answers.

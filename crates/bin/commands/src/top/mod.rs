@@ -19,7 +19,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use figures::Figures;
 use screen::{KeyAction, Screen};
 
-/// Between two looks: the server's own figures are a second old at most.
+/// Time between two reads of the figures: the server's own figures are a second old at most.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Show the work of a server: streams, disks, processors, memory, network.

@@ -16,7 +16,7 @@ use super::progress::ProgressLine;
 use super::served::{ServedDisks, VolumeOfServer};
 use super::{DiskNames, print};
 
-/// What this program exits with when it does not know whether a volume is damaged.
+/// Exit code where the state of a volume is unknown.
 pub const NOT_LOOKED_AT: u8 = 3;
 
 /// Context of the error that kept the command from examining the volume.

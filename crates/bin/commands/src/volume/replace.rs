@@ -1,6 +1,6 @@
 //! `isocast volume replace`: a new disk in the place of a failed one, filled from the other copies.
 //!
-//! Promise: broken off at any moment, the same command continues; right copies that are there already are not written
+//! Promise: broken off at any moment, the same command continues; right copies on the new disk are not written
 //! again; a copy is made only of bytes that were just verified. A server that has the volume does the work on request.
 
 use std::io::Write;

@@ -17,7 +17,7 @@ use super::DiskNames;
 use super::disks::{is_held, stays_held};
 use super::progress::ProgressLine;
 
-/// Between two looks at how far it has come.
+/// Time between two queries of its progress.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The server that may hold the disks.

@@ -85,7 +85,7 @@ pub(crate) struct RunRequest {
 pub(crate) struct Slower {
     /// Everything takes this multiple of its time.
     pub factor: f64,
-    /// So long after the first stream began.
+    /// Time since the first stream began.
     pub after: Nanos,
 }
 

@@ -34,7 +34,7 @@ pub(super) fn hold(count: usize, plan: &ClientPlan, stop: &Stop, progress: &RunP
             break;
         }
         let path = &plan.paths[n % plan.paths.len()];
-        // One that cannot connect is missing from the count, which the run reports.
+        // A client that cannot connect is missing from the count, which the run reports.
         sockets.extend(open(plan.terms.address, &request_text(&plan.authority, path, plan.seed, FIRST_INDEX + n)));
     }
     clock::wait_until(Nanos::MAX, || stop.is_set() || clock::now() >= progress.end(plan));

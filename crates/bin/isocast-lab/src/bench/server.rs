@@ -40,7 +40,7 @@ const IN_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add
 /// A server to measure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// One that runs already, by its URL template.
+    /// A running one, by its URL template.
     Url(String),
     /// This program's own `serve`.
     Isocast,

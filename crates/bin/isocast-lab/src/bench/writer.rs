@@ -14,7 +14,7 @@ use super::{Stop, clock, lab_disk};
 
 /// An upload that takes longer than this has failed.
 const ANSWER_MAX: Nanos = Nanos::from_secs(60);
-/// One that is under way when measuring ends has this long to end in order.
+/// Time for an upload under way at the end of measuring to end in order.
 const GRACE: Nanos = Nanos::from_secs(10);
 /// Names one writer uses in turn: old uploads are replaced, so the disk does not fill.
 const NAMES: u64 = 8;

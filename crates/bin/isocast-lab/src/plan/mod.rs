@@ -45,7 +45,7 @@ pub(crate) struct PlanCommand {
     /// The disks, one or more (repeat it, or separate by commas): names or files.
     #[arg(long, required_unless_present = "files", value_delimiter = ',', value_name = "NAME|FILE")]
     disk: Vec<String>,
-    /// So many of each disk.
+    /// Number of each disk.
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32))]
     disks: u16,
     /// How contents lie on several disks; only contents that lie on one disk each are simulated.

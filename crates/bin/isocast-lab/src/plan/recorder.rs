@@ -27,7 +27,7 @@ pub(super) struct RecorderOptions {
     /// disks hold.
     #[arg(long, value_name = "RATE", conflicts_with_all = ["popularity", "uploads"], value_parser = units::parse_rate)]
     pub(super) camera_rate: Option<BitRate>,
-    /// So many cameras [default: the most, and three quarters, half and a quarter of them].
+    /// Numbers of cameras [default: the most, and three quarters, half and a quarter of them].
     #[arg(long, value_delimiter = ',', value_name = "N", requires = "camera_rate", value_parser = clap::value_parser!(u32).range(1..))]
     cameras: Vec<u32>,
     /// Days for which recordings are kept: no more cameras are counted than the disks hold for that time.

@@ -74,7 +74,7 @@ impl Disk {
         Self::raised(purpose, size, file_system, &[])
     }
 
-    /// One that goes when process `owner` ends.
+    /// A disk that goes when process `owner` ends.
     pub fn owned(owner: u32, size: &str) -> Self {
         Self::raised("owned", size, FileSystem::Ext4, &["--owner", &owner.to_string()])
     }
@@ -89,7 +89,7 @@ impl Disk {
         disk
     }
 
-    /// One that the program itself makes.
+    /// A disk that the program itself makes.
     pub fn named(name: String) -> Self {
         Self { name, size: String::new(), file_system: FileSystem::Ext4 }
     }

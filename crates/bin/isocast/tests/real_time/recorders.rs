@@ -65,7 +65,7 @@ impl Recorder {
         let mut sent = |bytes| {
             self.sent.fetch_add(bytes, Relaxed);
             thread::sleep(Duration::from_nanos(bytes * 1_000_000_000 / BYTES_PER_SECOND));
-            // One that was admitted is answered as well when its disk is gone.
+            // An admitted camera is answered as well when its disk is gone.
             if self.sent_by_end.load(Relaxed) == 0 && is_refusal(&answer) {
                 self.refused.store(true, Relaxed);
             }

@@ -50,7 +50,7 @@ fn cut_upload(file_system: FileSystem, with_volume: bool) {
     for number in 0..cuts {
         let part = bytes.len() / usize::try_from(2 * cuts).expect("few");
         let length = usize::try_from(chance.within(1, part as u64)).expect("small");
-        // A whole request in between: its bytes are acknowledged. One that broke off may come to its bytes later.
+        // A whole request in between: its bytes are acknowledged. A broken request may come to its bytes later.
         if number % 2 == 1 {
             let answer = patch(&server, &upload, at, &bytes[at..at + length]);
             assert!([204, 409].contains(&answer.status), "cut {number}: {}", answer.status);

@@ -59,7 +59,7 @@ fn listen<L>(address: SocketAddr, bind: impl FnOnce(SocketAddr) -> io::Result<L>
     })
 }
 
-/// The origin of the certificates. One that is made here is for all names and addresses of this machine.
+/// The origin of the certificates. A self-signed one is for all names and addresses of this machine.
 pub(super) fn certificate_source(config: &Config) -> Option<CertificateSource> {
     let configured = config.hosts.iter().filter(|name| *name != "*").cloned();
     let mut names: Vec<String> = configured.chain(wiring::own_name()).chain(["localhost".to_owned()]).collect();

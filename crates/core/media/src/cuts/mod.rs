@@ -69,7 +69,7 @@ enum CutPlace {
 enum CutLook {
     /// The reader needs this number of bytes.
     Needs(usize),
-    /// So many bytes go together, behind such a place.
+    /// Number of bytes that go together, behind such a place.
     Passes(usize, CutPlace),
     /// The container ends here.
     Lost,

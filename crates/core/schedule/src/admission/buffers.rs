@@ -7,7 +7,7 @@
 //! promised = sum over contents of  min(sum of the pages its reservations hold, pages of the content)
 //! ```
 //!
-//! The pages of start bursts come from those that are left, and no promise fails for them: bursts end where a promise needs their pages.
+//! The pages of start bursts come from the remaining ones, and no promise fails for them: bursts end where a promise needs their pages.
 //!
 //! Promise: exact over any history, without allocation once made. Not here: how many pages a stream holds (`resources`), which
 //! pages these are (the data plane's cache).

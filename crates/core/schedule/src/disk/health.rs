@@ -11,7 +11,7 @@
 
 use units::Nanos;
 
-/// So many different places with errors make a disk erring. Chosen (decision 0009).
+/// Number of different places with errors that makes a disk erring. Chosen (decision 0009).
 pub const PLACES: usize = 4;
 /// Errors older than this are not counted together. Chosen (decision 0009).
 pub const SPAN: Nanos = Nanos::from_secs(60);
@@ -27,7 +27,7 @@ pub const HOLD_MAX: Nanos = Nanos::from_secs(640);
 /// Where an error was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorLocation {
-    /// So many [`PLACE_BYTES`] from the start of the device.
+    /// Number of [`PLACE_BYTES`] from the start of the device.
     Region(u64),
     /// Somewhere in the content of this version; its position on the device is not known.
     Content(u64),

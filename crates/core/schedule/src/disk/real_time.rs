@@ -251,7 +251,7 @@ impl RtQueue {
 /// Enters the bytes to read for a request, in two parts: a slice, and the rest, due when the stream needs it.
 fn enter(buckets: &mut Buckets, request: &RtRequest, deadline: Nanos, cost: &CostModel) {
     let RtRequest { position, bytes, kind, .. } = *request;
-    // Nothing of a whole content is sent before all of it is there.
+    // Nothing of a whole content is sent before all of it is in memory.
     let slice = if kind.is_whole() { bytes } else { bytes.min(slice_bytes(position, cost)) };
     let transfer = |from: u64, bytes: u64| cost.profile().transfer_time(from, bytes);
     buckets.add_read(deadline, transfer(position, slice));

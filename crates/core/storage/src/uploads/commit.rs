@@ -184,12 +184,12 @@ impl<R> Commits<R> {
         grown.is_some_and(|(growth, _)| std::mem::replace(growth, Growth::Promised) == Growth::Kept)
     }
 
-    /// When the next of those that have their names begins to wait.
+    /// When the next named upload begins to wait.
     pub(super) fn next_due(&self) -> Option<Nanos> {
         self.named.iter().map(|(_, due)| *due).min().filter(|_| !self.named_due)
     }
 
-    /// True if one of those that have their names begins to wait.
+    /// True if a named upload begins to wait.
     pub(super) fn becomes_due(&mut self, now: Nanos) -> bool {
         let is_due = self.next_due().is_some_and(|due| due <= now);
         self.named_due |= is_due;

@@ -92,7 +92,7 @@ impl ChunkedDecoder {
     }
 }
 
-/// A line without its end, if all of it is there.
+/// A line without its end, if all of it has come.
 fn take_line(buffer: &mut BytesMut, bytes_max: usize) -> Result<Option<BytesMut>, ChunkError> {
     let Some(end) = buffer.iter().take(bytes_max + 2).position(|byte| *byte == b'\n') else {
         let too_long = buffer.len() > bytes_max + 1;

@@ -32,7 +32,7 @@ pub(super) struct AdmitterDisk {
     pub(super) condition: DiskCondition,
     /// Slots of admitted streams that wait for their start.
     pub(super) waiting: Vec<u32>,
-    /// When they will have it, computed from the conditions of the first question in this round, or since the queue was empty:
+    /// The times of their starts, computed from the conditions of the first question in this round, or since the queue was empty:
     /// 2,000 are looked through in 5 ms (release build), once in a round.
     pub(super) forecast: Option<StartForecast>,
 }

@@ -1,7 +1,7 @@
 //! The admitter: admission of deliveries, the holders of reservations, and the queues for starts.
 //!
 //! Promise: every delivery is answered, by its refusal or by its start; a reservation has one holder and is given back
-//! when that one has left the disks. Not here: the arithmetic of admission (`schedule::admission`), disks and buffers
+//! when its holder has left the disks. Not here: the arithmetic of admission (`schedule::admission`), disks and buffers
 //! (`fetcher`), streams and sockets (`pacer`).
 
 mod disks;
@@ -94,12 +94,12 @@ impl Admitter {
         self.disks[disk].waiting.is_empty() && self.recordings.is_empty() && !self.admission.is_reserved(disk)
     }
 
-    /// Gives the table of a disk that is not used another profile; gives the old one.
+    /// Puts another profile into the table of an unused disk; gives the old one.
     pub(crate) fn replace_promised(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
         self.admission.replace_profile(disk, profile, round)
     }
 
-    /// Counts the rounds and places of a disk that is not used by another profile; gives the old one.
+    /// Counts the rounds and places of an unused disk by another profile; gives the old one.
     pub(crate) fn replace_profile(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
         let disk = &mut self.disks[disk];
         disk.rounds = disk.rounds.with_period(round);
@@ -535,7 +535,7 @@ impl Admitter {
         self.publish_shares(context);
     }
 
-    /// The reservation under which a stream is read for.
+    /// The reservation that a stream's reads are charged to.
     fn held(&self, slot: u32) -> Option<ReservationId> {
         self.streams[slot as usize].reservation.held()
     }

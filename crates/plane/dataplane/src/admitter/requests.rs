@@ -131,7 +131,7 @@ impl Admitter {
         }
     }
 
-    /// Tries those that wait again, in their order.
+    /// Tries the waiting requests again, in their order.
     fn try_recordings<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         while let Some((request, _)) = self.recordings.front().copied() {
             let outcome = self.record(request, context.now);

@@ -48,7 +48,7 @@ pub enum PageState {
     Empty,
     /// Being read.
     Reading,
-    /// So many bytes are valid.
+    /// This number of bytes is valid.
     Ready(u32),
 }
 

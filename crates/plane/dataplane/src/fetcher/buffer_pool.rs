@@ -20,7 +20,7 @@ use crate::port::{Completion, FileSlot, Io};
 
 /// Best-effort deliveries may use one part in this number of the buffers. Chosen.
 pub const BEST_EFFORT_PAGES_SHARE: u32 = 8;
-/// So many times the pages in use are in memory at most, if they are promised: viewers of the same contents use little of the memory promised
+/// Promised pages are in memory up to this multiple of the pages in use: viewers of the same contents use little of the memory promised
 /// to each, and a crowd would wait seconds for gigabytes that it never uses. Chosen.
 const USED_FACTOR: u64 = 2;
 
@@ -64,7 +64,7 @@ impl BufferPool {
         self.cache.find(key).map(|page| self.cache.state(page))
     }
 
-    /// True if all bytes of content behind a cursor are there.
+    /// True if all bytes of content behind a cursor are in the buffers.
     pub(super) fn has_all(&self, mut cursor: Cursor, segments: SegmentList<'_>) -> bool {
         while let Some((key, _, left)) = cursor.next_content(segments) {
             if !matches!(self.state(key), Some(PageState::Ready(_))) {
@@ -166,7 +166,7 @@ impl BufferPool {
         self.delivery_pages += pages;
     }
 
-    /// One less, which holds none.
+    /// One delivery less, which holds no page.
     pub(super) fn end_delivery(&mut self) {
         self.deliveries -= 1;
     }

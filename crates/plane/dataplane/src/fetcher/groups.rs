@@ -2,7 +2,7 @@
 //! the bytes it read until they have sent them, and take no disk time.
 //!
 //! Promise: a stream of a viewer that keeps playing is served as if it read for itself: when the leader ends, the next
-//! stream reads in its place, with its disk time; when the leader's client stalls, the stream that overtakes it does.
+//! stream reads in its place, with its disk time; when the leader's client stalls, the stream that overtakes it reads.
 //! The pages between the last of a group and its leader are charged to the leader's reservation. A stream that falls
 //! further behind than it was when it joined reads for itself, with disk time of the reserve that admission keeps for
 //! that, or continues as best effort. Not here: admission.
@@ -12,8 +12,8 @@ use units::limits;
 use super::*;
 
 impl Fetcher {
-    /// Tells the admitter of the group that a delivery can join. Whether there is memory to keep the group's pages in the buffers, for which
-    /// the leader is charged, the admitter knows.
+    /// Tells the admitter of the group that a delivery can join. The admitter knows whether memory has room for
+    /// the group's pages, which the leader is charged for.
     pub(super) fn find_group<I: Io>(&mut self, delivery: Box<Delivery>, context: &mut PlaneContext<I>) {
         let has_room = self.buffers.has_room_for_files(delivery.content.layout.files().len());
         let shares = context.config.sharing.is_some();
@@ -24,7 +24,7 @@ impl Fetcher {
         context.tell_admitter(ToAdmitter::Found { delivery, group, is_buffered, has_room });
     }
 
-    /// A stream joins a group, and starts as soon as its first bytes are there and the leader runs.
+    /// A stream joins a group, and starts as soon as its first bytes are in the buffers and the leader runs.
     pub(super) fn begin_following<I: Io>(&mut self, slot: u32, group: SharingGroup, context: &mut PlaneContext<I>) {
         let stream = &mut self.streams[slot];
         stream.follow(group.leader, group.behind_bytes);

@@ -1,4 +1,4 @@
-//! Read-ahead of one stream: the bytes that it was sent, those that it has and wants, and the plan of its regular reads.
+//! Read-ahead of one stream: its sent bytes, its bytes in the buffers and those it wants, and the plan of its regular reads.
 //!
 //! Promise: it holds the pages from its last sent byte up to its next read, and those marked behind that, each once. Not here: the
 //! pages themselves (`buffer_pool`), the disks (`source`).
@@ -181,7 +181,7 @@ impl ReadAhead {
         sources[self.disk].starting.retain(|&other| other != self.slot);
     }
 
-    /// Its first bytes are there.
+    /// Its first bytes are in the buffers.
     fn run(&mut self) {
         self.life.pass_to(ReadsLife::Running);
     }
@@ -263,7 +263,7 @@ impl ReadAhead {
         }
     }
 
-    /// It has no regular reads: all it needs is there, or another stream reads it.
+    /// It has no regular reads: all it needs is in the buffers, or another stream reads it.
     pub(super) fn reads_nothing(&mut self) {
         if let Some(plan) = &mut self.plan {
             plan.next_round = u64::MAX;
@@ -336,7 +336,7 @@ impl ReadAhead {
         self.fetch.payload
     }
 
-    /// True if all of its payload is there or being read.
+    /// True if all of its payload is in the buffers or being read.
     pub(super) const fn has_all(&self) -> bool {
         self.fetch.payload >= self.payload
     }

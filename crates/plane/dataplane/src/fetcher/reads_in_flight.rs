@@ -1,6 +1,6 @@
 //! Reads in flight: each from its request to its last byte, from one copy or from the next.
 //!
-//! Promise: a number names one read until it is taken out, and no more reads are out than there is room for. Bytes missing from one copy
+//! Promise: a number names one read until it is taken out, and the number of reads in flight is bounded. Bytes missing from one copy
 //! are read from the next. Not here: the pages that a stream wants, and the end of a read for the streams (`reads`).
 
 use std::sync::Arc;
@@ -96,7 +96,7 @@ impl ReadsInFlight {
     }
 }
 
-/// Their life.
+/// The life of the reads.
 impl ReadsInFlight {
     /// Reads pages for a stream: in one request for a guaranteed one, in pieces for a best-effort one.
     pub(super) fn begin<I: Io>(

@@ -279,7 +279,7 @@ impl Source {
         context.tell_admitter(ToAdmitter::Speed { disk, factor, is_behind: self.is_behind(context.now) });
     }
 
-    /// So many streams end for it is too slow.
+    /// Number of streams that end because the disk is too slow.
     pub(super) fn streams_shed<I: Io>(&mut self, ended: u64, context: &mut PlaneContext<I>) {
         let (disk, factor) = (self.id, self.schedule.cost().slowdown());
         context.gauges.disks[usize::from(disk.0)].shed_streams.add(ended);

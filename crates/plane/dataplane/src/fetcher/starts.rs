@@ -78,14 +78,14 @@ impl Fetcher {
         context.tell_admitter(ToAdmitter::Demoted { slot, at });
     }
 
-    /// A starting stream begins to run once its first bytes are there.
+    /// A starting stream begins to run once its first bytes are in the buffers.
     pub(super) fn run_if_ready<I: Io>(&mut self, slot: u32, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot];
         if stream.life() != ReadsLife::Starting || !self.streams.leader_runs(slot) {
             return;
         }
         let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan() else { return };
-        // A block is sent once all of it is there: it comes in one go, and then waits for the disk no more.
+        // A block is sent once all of it is in the buffers: it comes in one go, and then waits for the disk no more.
         let first_ticks = rate.bytes_in(context.config.tick.saturating_mul(START_TICKS));
         if !stream.start_is_there(if stream.is_whole() { stream.payload() } else { first_ticks }, &self.buffers) {
             return;
@@ -102,7 +102,7 @@ impl Fetcher {
         }
     }
 
-    /// The starting streams of a disk begin to run if their first bytes are there.
+    /// The starting streams of a disk begin to run if their first bytes are in the buffers.
     pub(super) fn run_those_ready<I: Io>(&mut self, disk: DiskId, context: &mut PlaneContext<I>) {
         // In the order in which they came: a stream that shares another's reads starts after that one.
         let mut nth = 0;

@@ -206,7 +206,8 @@ impl Pacer {
         self.miss(slot, now, context);
     }
 
-    /// A block that comes later than its session's clock says is a miss, too: no tick of it is late, for it is sent once it is there.
+    /// A block that comes later than its session's clock says is a miss, too: no tick of it is late, for it is sent once it is in the
+    /// buffers.
     pub(super) fn begin_block<I: Io>(&mut self, slot: u32, block: Option<BlockTimes>, context: &PlaneContext<I>) {
         let Some(BlockTimes { late_from, sent_by, .. }) = block else { return };
         self.streams[slot as usize].sent_by = Some(sent_by);
@@ -306,7 +307,7 @@ impl Pacer {
         stream.send = cursor;
     }
 
-    /// The first bytes of a stream are there: its clock begins.
+    /// The first bytes of a stream are in the buffers: its clock begins.
     pub(super) fn run<I: Io>(&mut self, slot: u32, pages: &Cache, context: &mut PlaneContext<I>) {
         let stream = &self.streams[slot as usize];
         let (PacedLife::Waiting, Service::Constant { rate, burst_bytes, .. }) =
@@ -320,7 +321,7 @@ impl Pacer {
         // viewer the delay, at twice its rate.
         let step = self.steps.index_at(context.now).max(self.step);
         let tick_slot = self.wheel.place(slot, stride, step);
-        // No client waits for a first byte that is there: its tick is the one before its first on the wheel. With the clock begun
+        // No client waits for a first byte that is in the buffers: its tick is the one before its first on the wheel. With the clock begun
         // at that one, the second send came up to two ticks behind the first, and a client that reads request after request, as
         // players of segments do, had up to a tick less than its rate in each. A burst's first send lasts as long.
         let before = if burst_bytes < rate.bytes_in(tick) { tick } else { Nanos::ZERO };

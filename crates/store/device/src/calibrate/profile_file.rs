@@ -21,7 +21,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Reason that there is no kept profile, or that one could not be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
-    /// None is there.
+    /// The file is missing.
     #[error("there is no kept profile")]
     Absent,
     /// The file cannot be read or written.

@@ -51,7 +51,7 @@ const RESCAN: Nanos = Nanos::from_secs(600);
 /// Time for which the received bytes of an upload are kept for another upload that continues it.
 const PART_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Between two looks at whether a removed file is still open.
+/// Time between two checks whether a removed file is still open.
 const REMOVED_CHECK: Duration = Duration::from_secs(1);
 
 /// Endings of names that are worth looking into before a request.

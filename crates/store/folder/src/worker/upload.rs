@@ -337,7 +337,7 @@ pub(super) fn folder_for(root: &Root, path: &ContentPath, length: u64) -> Result
 }
 
 impl Worker {
-    /// Prepares an upload to `path`; returns the number of its bytes that are there already.
+    /// Prepares an upload to `path`; returns the number of its bytes that are stored already.
     pub(crate) fn begin_upload(
         &mut self,
         root_index: usize,

@@ -50,7 +50,7 @@ impl ReadAhead {
         self.reads_nothing();
     }
 
-    /// Whether its first bytes are there: `least` of them, and as many as an ordinary start reads.
+    /// Whether its first bytes are in the buffers: `least` of them, and as many as an ordinary start reads.
     pub(in super::super) fn start_is_there(&self, least: u64, buffers: &BufferPool) -> bool {
         let (mut cursor, enough) = (self.send, START_BYTES.max(least));
         while let Some((key, _, left)) = cursor.next_content(self.segment_list()) {
@@ -71,7 +71,7 @@ impl ReadAhead {
         true
     }
 
-    /// Its first bytes are there: its clock begins to run.
+    /// Its first bytes are in the buffers: its clock begins to run.
     pub(in super::super) fn begin_to_run<I: Io>(&mut self, sources: &mut Sources, context: &mut PlaneContext<I>) {
         self.leave_starting(sources);
         self.run();
