@@ -1,4 +1,4 @@
-//! Thumbnails of films, made by ffmpeg where it is installed, when they are first asked for.
+//! Thumbnails of films, made by ffmpeg where it is installed, at the first request for each.
 //!
 //! Promise: the beginning and the end of a content are read as best effort, one content at a time; ffmpeg runs behind everything else (nice
 //! 19), for 20 s at most, reads that part alone (no playlist, no other file, no network), and 5,000 thumbnails are kept in the state folder.

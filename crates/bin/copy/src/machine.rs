@@ -1,4 +1,4 @@
-//! The machine in figures, from `/proc` (proc(5)): those that HPSM's `disp` showed.
+//! Figures of the machine, from `/proc` (proc(5)): the figures of HPSM's `disp`.
 //!
 //! Promise: a look never waits for a disk. Not here: differences and rendering (`service::figures`).
 

@@ -1,4 +1,4 @@
-//! Sending to one node for as long as one likes, over as many connections as that takes.
+//! Messages to one node without an end, over one connection after the other.
 //!
 //! Promise: messages arrive in the order sent and none twice. Of a connection that broke, messages that the kernel had taken may be
 //! lost: messages are numbered, and the receiver sees by the first number of the next connection of the same session how many.

@@ -1,4 +1,4 @@
-//! The folder of the state where no other is named.
+//! The default folder of the state.
 
 use std::path::{Path, PathBuf};
 

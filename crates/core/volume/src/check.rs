@@ -1,4 +1,4 @@
-//! Checking: whether each unit agrees with the catalogue.
+//! Check of each unit against the catalogue.
 //!
 //! Promise: finds every unit that was lost, torn, written elsewhere or changed: its header must name it, its table of
 //! checksums must be the one of the catalogue, and, on request, its payload must agree with the table.

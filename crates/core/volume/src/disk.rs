@@ -1,4 +1,4 @@
-//! Reads and writes of a volume's disks: others do them, for this crate does neither.
+//! Reads and writes of a volume's disks, which the callers of this crate make.
 
 use crate::MemberId;
 

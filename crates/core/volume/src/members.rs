@@ -1,4 +1,4 @@
-//! The disks of a volume: the superblock that they share, and which of them are there, are read and take writes.
+//! The disks of a volume: the superblock that they share, and the presence, reads and writes of each.
 //!
 //! Promise: each change of a disk's state gives the superblocks to write, in two steps of which a crash leaves one whole; the two copies of
 //! a part are never put on one drive. Not here: the contents on them (`catalogue`), their free units (`space`).

@@ -1,4 +1,4 @@
-//! Mending: a copy of a part is written anew from the other one, and a disk that was put in is filled.
+//! Mending: a copy of a part is written anew from the other one, and a new disk is filled.
 //!
 //! Promise: a copy is overwritten only where the other one was just read and found right; nothing in the catalogue changes.
 

@@ -1,4 +1,4 @@
-//! Answers while the server starts: that the program lives, and how far the start is.
+//! Answers while the server starts: the program lives, and the step of the start.
 //!
 //! Promise: from the moment the port is bound, `/health` is 200 and everything else is 503 with the step that is under way
 //! and `Retry-After`. One request per connection; connections and heads are bounded. Not here: the start itself.

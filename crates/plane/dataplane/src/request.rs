@@ -1,4 +1,4 @@
-//! Words that all requests of the plane have in common, whoever carries them out.
+//! Types that all requests of the plane have in common, for every engine.
 //!
 //! Not here: the requests (`port`).
 

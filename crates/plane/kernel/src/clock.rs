@@ -1,4 +1,4 @@
-//! The clocks that deadlines and grants are given in.
+//! The clocks of deadlines and grants.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use units::Nanos;

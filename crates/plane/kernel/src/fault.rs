@@ -1,4 +1,4 @@
-//! Translation of errno into the faults that the data plane tells apart, in this one place.
+//! Translation of errno into the faults that the data plane distinguishes, in this one place.
 
 use dataplane::port::IoFault;
 

@@ -1,4 +1,5 @@
-//! Leases, which show that a file is open elsewhere: the kernel grants a write lease only on a file that is not (`F_SETLEASE`, fcntl(2)).
+//! Leases, which show that a file is open elsewhere: the kernel grants a write lease only on a file that no other process has open
+//! (`F_SETLEASE`, fcntl(2)).
 //!
 //! Promise: no lease is left behind. Not here: the consequences; a descriptor that only names a file (`O_PATH`), which the
 //! kernel does not count.

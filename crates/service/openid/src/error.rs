@@ -1,4 +1,4 @@
-//! Reasons of logins that come to nothing.
+//! Reasons of failed logins.
 
 /// Reason of a login that comes to nothing. The text is fit for its user and for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

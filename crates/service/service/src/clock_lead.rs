@@ -1,4 +1,4 @@
-//! The lead of the system's clock after it was set ahead: nothing is older for that.
+//! The lead of the system's clock after it was set ahead, which makes no content older.
 //!
 //! Promise: what is removed for its age is judged by the clock less its lead. A clock that a mistaken hand or time server sets a year ahead
 //! removes nothing for a day ([`HELD`]), in which it can be set right; after that it is taken for right, for small computers start in 1970.

@@ -1,4 +1,4 @@
-//! The look at the clock before something is removed for its age.
+//! Check of the clock before a content is removed for its age.
 //!
 //! Promise: the first look at a clock that was set ahead is an event. Not here: by how much it was (`clock_lead`).
 

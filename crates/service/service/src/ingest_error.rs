@@ -1,4 +1,4 @@
-//! The reasons for which something is not stored, fit to be shown to its client.
+//! The reasons for which an upload is not stored, as its client may see them.
 
 use units::Nanos;
 

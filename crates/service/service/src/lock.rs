@@ -1,4 +1,4 @@
-//! Locks of tables that no panic leaves half-changed: they are taken after one, too.
+//! Locks of tables that no panic leaves half-changed: they can be taken after a panic, too.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

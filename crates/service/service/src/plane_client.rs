@@ -1,4 +1,4 @@
-//! Between requests and the data plane: numbers streams, sends commands, and gives each report to the request that
+//! The data plane's client: numbers streams, sends commands, and gives each report to the request that
 //! waits for it.
 //!
 //! Promise: never waits for the plane (a full queue is an answer); a reservation without an owner is released.

@@ -1,4 +1,4 @@
-//! Quotas: how much may lie below a folder, known without asking a disk.
+//! Quotas: the most bytes below a folder, known without a query to a disk.
 //!
 //! Promise: uploads under way count; an upload that does not fit is refused before its first byte where its length is known, else with the
 //! first byte too many, and nothing is removed for an upload that cannot be stored. The quotas of an upload follow from the folder that its

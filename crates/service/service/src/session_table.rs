@@ -1,4 +1,4 @@
-//! The sessions, with the waiting that their rules ask for.
+//! The table of sessions, and the waits that their rules require.
 //!
 //! The plane's queue of starts orders the starts it has admitted. A start that it refuses may still find room, but only the sessions know
 //! where, so `delivery::open` asks the plane again after each of these, once each:

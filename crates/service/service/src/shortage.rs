@@ -1,4 +1,4 @@
-//! The thing that is short for a stream or a recording that is refused: its name and its rest, as clients read them.
+//! The resource that is short for a refused stream or recording: its name and its rest, as clients read them.
 //!
 //! Promise: a disk and a link have the names that the figures give them. Not here: the decision (admission), the answer (the front ends).
 

@@ -1,4 +1,4 @@
-//! Streams with clients that take nothing, by a look each second at the figures that the data plane publishes.
+//! Streams with clients that take nothing, found each second in the figures that the data plane publishes.
 //!
 //! Promise: a stream counts as unread once its client has taken nothing for [`UNREAD_AFTER`]. Not here: the end of a stream with a client that
 //! takes nothing for longer (`streams.stall`, the data plane).

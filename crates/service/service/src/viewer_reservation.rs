@@ -1,4 +1,4 @@
-//! A reservation of one viewer: the reads that have it one after the other, and for how long it is held after each.
+//! A reservation of one viewer: the reads that have it one after the other, and the time for which it is held after each.
 //!
 //! Not here: its way from read to read (`session`).
 

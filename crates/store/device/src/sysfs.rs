@@ -1,4 +1,4 @@
-//! Kernel's description of a block device, and the part of a drive that it is.
+//! The kernel's description of a block device, and the part of a drive that the device is.
 
 use std::fs;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! Errors of the store. Status codes are given in one table elsewhere (`http`).
+//! Errors of the store. `http` has the one table of status codes.
 
 use std::io;
 use std::sync::Arc;

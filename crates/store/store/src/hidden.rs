@@ -1,4 +1,4 @@
-//! Hidden names of items that have no name of their own yet, or no more.
+//! Hidden names of items before they have a name of their own, and after they lost it.
 //!
 //! Promise: no two items of a run have the same one, and no path that a client spells has one. Not here: the treatment of those that a
 //! crash leaves (`storage::leftover`).

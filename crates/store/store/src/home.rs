@@ -1,4 +1,4 @@
-//! Root to which the uploads of a name go, while there are any.
+//! The one root of all uploads of a name, while any is under way.
 //!
 //! Promise: all uploads of one name that overlap in time go to one root, so that the later one replaces the content of the earlier one,
 //! and no acknowledged content lies hidden behind another root. Not here: the choice of that root (`store`).

@@ -1,4 +1,4 @@
-//! Search for the volume's disks among those that were named, and a start without those that are not there.
+//! Search for the volume's disks among the named ones, and a start without the missing ones.
 //!
 //! Promise: a start gives the volume the state that a running server would have given it: of a mirror, a disk that is away is out, and
 //! a disk that is back is filled anew; a volume with one copy of the data on a disk that is away takes no changes, and nothing is written

@@ -1,4 +1,4 @@
-//! Another disk comes, in the place of another or in addition to all, and the streams continue.
+//! A new disk comes, in the place of another or in addition to all, and the streams continue.
 //!
 //! Promise: only a disk that holds nothing is written to; it has the number and the schedule of the disk that goes, and is filled from the
 //! other copies; an additional disk has the spare place, which the data plane has scheduled from the start. Not here: the check

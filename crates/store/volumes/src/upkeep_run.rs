@@ -1,4 +1,4 @@
-//! An upkeep of a volume that is under way, and the copy that it is at.
+//! An upkeep of a volume under way, and its current copy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

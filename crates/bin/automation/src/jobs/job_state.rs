@@ -1,5 +1,4 @@
-//! State of jobs that outlives the server: until when their runs are accounted for, and how the last one came
-//! out.
+//! State of jobs that outlives the server: the time up to which their runs are accounted for, and the outcome of the last run.
 
 use std::collections::BTreeMap;
 use std::path::Path;

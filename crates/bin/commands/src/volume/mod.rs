@@ -1,4 +1,4 @@
-//! `isocast volume`: makes, fills, checks and mends volumes; where a server has the disks, most commands ask it to.
+//! `isocast volume`: makes, fills, checks and mends volumes; where a server has the disks, most commands call that server.
 //!
 //! Promise: a disk that holds something is overwritten only with `--force`; nothing is changed before everything was checked;
 //! exit code 1 where damage was found, 3 where that is not known.

@@ -1,5 +1,5 @@
-//! News of disks while the server runs: a disk that could not be measured at the start and can now, a disk that was measured
-//! anew, came to a volume, or was mounted at a served folder since.
+//! Changes of disks while the server runs: a disk that can be measured now, was measured anew, came to a volume, or was mounted at a
+//! served folder.
 //!
 //! Promise: a measured profile is given to the data plane, which takes it up as soon as nothing uses the disk; streams, connections and
 //! webhooks notice nothing. A disk that is mounted over a folder belongs to another layout of the store: for that the server starts again

@@ -1,4 +1,4 @@
-//! Buffers in pages: how many are promised.
+//! The promises of buffers, in pages.
 //!
 //! Streams of one content find each other's pages, independent of the reader. So of all pages that its streams may hold a content
 //! takes no more than it has:

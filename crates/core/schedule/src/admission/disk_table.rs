@@ -1,4 +1,4 @@
-//! The time table of one disk: how many seconds of disk time each round has promised.
+//! The time table of one disk: the seconds of disk time that each round has promised.
 //!
 //! A stream reads a block every `period` rounds, a power of two, so the load of every future round is known exactly:
 //! [`SLOTS`] slots repeat for ever. Admission picks the slot (the *phase*) in which the stream reads, so that no round

@@ -1,4 +1,4 @@
-//! Admission: whether a rate can be promised, and the rate that would be granted instead.
+//! Admission: the promise of a rate, or the rate that would be granted instead.
 //!
 //! Counts disk time per round (`disk_table`), bits per second of a link, buffers, and busy time of the data-plane core,
 //! each by its worst case, not its mean.

@@ -1,4 +1,4 @@
-//! The table of reservations: identifiers, entries, and how many there may be.
+//! The table of reservations: identifiers, entries, and their largest number.
 //!
 //! Promise: an identifier names one reservation for as long as that is held or suspended, and none afterwards; the table has its room from the
 //! start. Not here: what a reservation holds of disks, links and buffers (`admission`).

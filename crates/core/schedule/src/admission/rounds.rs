@@ -1,4 +1,4 @@
-//! The rounds of a time table: how many there are, how far reads are ahead of them, and how much of one may carry over.
+//! The rounds of a time table: their number, the lead of reads over them, and the part of a round that may carry over.
 
 /// Rounds in the table; also the longest period. Chosen: the longest block of the longest round is 32 MiB, 30 s of 8.8 Mbit/s.
 pub const SLOTS: usize = 32;

@@ -1,4 +1,4 @@
-//! Clocks of sessions that read whole contents: when each block is due.
+//! Clocks of sessions that read whole contents: the deadline of each block.
 //!
 //! Promise: if the shares of all sessions fit their disks, serving the earliest deadline first serves each block in time, independent of
 //! early requests of their players. Not here: the share of a session (`resources`), the order of service (`disk`). See docs/decisions/0060.

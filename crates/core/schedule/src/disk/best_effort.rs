@@ -1,4 +1,4 @@
-//! Jobs: whatever wants a disk and has no deadline. Uploads, bulk reads, probes and flushes.
+//! Jobs: requests for disk time without a deadline. Uploads, bulk reads, probes and flushes.
 //!
 //! Writes come in *batches*: the bytes that several writers have ready, up to `BATCH_BYTES_MAX`, and one flush behind
 //! it, so that the drive's cache is clean when reads have their turn again. A batch is one job, and a write is begun

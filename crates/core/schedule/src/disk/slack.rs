@@ -1,4 +1,4 @@
-//! Slack: for how long a disk may do something that nothing it has promised needs.
+//! Slack: the time that a disk has for other work before it must begin the first of its due reads and writes.
 //!
 //! Due reads and writes are kept in buckets, one for each quarter of a round in which a deadline lies. A bucket is served in one sweep, so
 //! it takes at most S(n, T) for its reads and the same for its writes, which have a commit behind them, J; it must be over by the earliest

@@ -1,4 +1,4 @@
-//! Making durable: one operation for all that waits, on one grant, in parts.
+//! Commits: one operation makes all waiting uploads durable, on one grant, in parts.
 //!
 //! Promise: an acknowledged content or removal survives a power cut, and no name is left with a part of its bytes. Uploads that wait
 //! together share a commit: where a journal keeps changes in their order, the sync of the name that was given last, or of the recording

@@ -1,4 +1,4 @@
-//! WebDAV (RFC 4918) on the contents: which method asks for which call of the service.
+//! WebDAV (RFC 4918) on the contents: its methods as calls of the service.
 //!
 //! Promise: a method is done in full or not at all, and a lock, dead property or other name is kept before it is answered. Not here: the
 //! rules of bodies, fields and locks (crate `webdav`), GET, HEAD and PUT (`content`, `upload`).

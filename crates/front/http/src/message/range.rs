@@ -1,4 +1,4 @@
-//! The Range field: which bytes of a content are wanted.
+//! The Range field: the wanted bytes of a content.
 //!
 //! Promise: each range is non-empty and inside the content; at most `RANGES_MAX`; together never more than the whole
 //! (so that a small request cannot ask for a thousand copies). Not here: If-Range (`conditional`). RFC 9110 §14.

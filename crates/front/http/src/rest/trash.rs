@@ -1,4 +1,4 @@
-//! The trash: its items, and what becomes of each.
+//! The trash: its items, their restoration and their removal.
 //!
 //! Promise: an item is listed, restored and removed with the rights over the path that it had. Not here: the way into it (`names`).
 

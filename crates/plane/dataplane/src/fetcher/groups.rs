@@ -1,4 +1,4 @@
-//! Streams of one content that share its reads: a *group*. The one furthest ahead, the leader, reads; the others hold
+//! Streams of one content that share its reads: a *group*. The leader, furthest ahead, reads; the others hold
 //! the bytes it read until they have sent them, and take no disk time.
 //!
 //! Promise: a stream of a viewer that keeps playing is served as if it read for itself: when the leader ends, the next

@@ -1,4 +1,4 @@
-//! The wheel of ticks: which streams are fed when.
+//! The wheel of ticks: the steps in which each stream is fed.
 //!
 //! A tick is cut into [`STEPS`] steps and the wheel has two ticks' worth; a stream has every place that is its
 //! phase, one or two ticks apart. Phases spread the streams over the steps, so that the wire sees no burst; each place

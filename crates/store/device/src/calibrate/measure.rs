@@ -1,4 +1,4 @@
-//! Measurement itself: the choice of places to read, and the figures from the times.
+//! The measurement: the choice of places to read, and the figures from the times.
 //!
 //! Promise: reads only; positions depend on nothing but the seed, the capacity and (for when to stop) the clock; a few
 //! unreadable places are passed over.

@@ -1,4 +1,4 @@
-//! Making durable: the steps of a commit (`storage::uploads`), on files.
+//! The steps of a commit (`storage::uploads`), on files.
 //!
 //! Promise: acknowledged contents survive a power cut, on file systems that make a file's name durable with the file and on those that do
 //! not. Not here: the choice and the order of the steps (`storage::uploads`).

@@ -1,4 +1,4 @@
-//! Open contents: how a file can be read, where it lies, and which version it is.
+//! Open contents: the way to read a file, its extents, and its version.
 //!
 //! Promise: the same unchanged file gives the same [`Content`] while a reader holds it, and the same version as long as it is remembered
 //! (a bounded number is); a changed or replaced one gets a new version, never used before.

@@ -1,4 +1,4 @@
-//! Removing names: contents and empty folders, as clients ask for it, and files that a walk met.
+//! Removal of names: contents and empty folders at a client's request, and files that a walk met.
 //!
 //! Promise: only the item that was checked is removed; the answer comes when that is durable.
 
