@@ -7,7 +7,7 @@ use units::Nanos;
 use super::input::BudgetedFile;
 use super::{Container, ContainerFacts, ProbeError, mpegts, places};
 
-/// Frames of one kind in a row are no chance.
+/// Number of frames of one kind in a row that is no chance.
 const ROW: usize = 4;
 /// Frames in a row by which a sound is known behind other bytes.
 const ROW_LATER: usize = 20;

@@ -70,7 +70,7 @@ pub enum ProbeError {
 /// Finds the rate of `input`.
 ///
 /// # Errors
-/// It is no container that is known, or not a whole one, or reading failed.
+/// The container is unknown or incomplete, or reading failed.
 pub fn probe(input: &mut dyn ReadAt, budget: ProbeBudget) -> Result<MediaRate, ProbeError> {
     let mut source = BudgetedFile::new(input, budget);
     let (container, first) = detect(&mut source)?.ok_or(ProbeError::Unknown)?;

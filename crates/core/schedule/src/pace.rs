@@ -2,7 +2,7 @@
 //!
 //! Promise: exact over any span (derived from the stream's anchor, never accumulated); a stall is made up by at most
 //! [`CATCH_UP`] times the rate, and only [`LAG_MAX`] of it: the rest is forgotten, so that no viewer gets an unbounded
-//! burst; before the first byte nothing is owed. Not here: whether the bytes are there, whether the socket takes them.
+//! burst; before the first byte nothing is owed. Not here: whether the bytes are in the buffers, whether the socket takes them.
 
 use units::{BitRate, Nanos};
 
@@ -15,7 +15,7 @@ const EDGES: u64 = 2;
 /// A burst that leaves no faster than at the rate is over after this multiple of its own duration. Chosen.
 const BURST_OVER: u64 = 2;
 
-/// How long the sending of a block lasts, all of which is there: as fast as a burst, in whole sends.
+/// Time of sending a block that is in the buffers as a whole: as fast as a burst, in whole sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSending {
     /// In all.
@@ -94,8 +94,8 @@ impl Pace {
         Self { base_bytes, ..self }
     }
 
-    /// The same, of which the burst ends at `now` where it is: the rate continues from the `sent_bytes` on, and what it promises stays, for
-    /// the reads under way are due by that.
+    /// The same with its burst ended at `now`: the rate continues from `sent_bytes` on, and its promise stays, for the reads under way
+    /// are due by that.
     #[must_use]
     pub fn without_burst(self, sent_bytes: u64, now: Nanos) -> Self {
         let ahead = sent_bytes.saturating_sub(self.promised_bytes(now));

@@ -19,7 +19,7 @@ const NAMES_TRIED: usize = 1 + 10 * (NUMBER_MAX - 1);
 /// A leftover of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover<'a> {
-    /// It was never to be seen: it goes.
+    /// It was never visible: it goes.
     Discard,
     /// The bytes of it that exist are to get this name.
     Keep(&'a str),

@@ -10,7 +10,7 @@ use crate::budgets::{BudgetKey, BudgetRefusal, ChargedBudgets};
 /// The receiver of streams; its reads share reservations.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Viewer {
-    /// Names itself, in the way that its protocol provides. The name is good only for the account, link or address that began it, because
+    /// A viewer with a name, which its protocol carries. The name is good only for the account, link or address that began it, because
     /// names are guessed, and are seen in logs and links.
     Named {
         /// The name.
@@ -18,7 +18,7 @@ pub enum Viewer {
         /// The budget of its sessions ([`ChargedBudgets::owner`]).
         owner: BudgetKey,
     },
-    /// Does not: its address and program stand for it.
+    /// A viewer without a name: its address and program stand for it.
     Unnamed {
         /// The budget of its sessions.
         owner: BudgetKey,
@@ -54,9 +54,9 @@ pub struct SessionRequest {
     pub stream: StreamId,
     /// Hash of the content's path.
     pub content: u64,
-    /// Which part it reads.
+    /// The part that it reads.
     pub part: ContentPart,
-    /// The terms that it asks for.
+    /// Its terms.
     pub terms: ReservationTerms,
     /// True for a read small enough to be the sound of pictures: it takes no reservation of a higher rate.
     pub is_small: bool,
@@ -64,7 +64,7 @@ pub struct SessionRequest {
     pub no_room: bool,
 }
 
-/// Which part of a content is read.
+/// The part of a content that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentPart {
     /// All of it, without a range, at a rate that the request names: nothing that a player does by itself.
@@ -106,7 +106,7 @@ impl ReservationTerms {
     }
 }
 
-/// Where a request for a stream has its reservation from.
+/// Source of the reservation of a request for a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReservationSource {
     /// Ask for a new reservation.
@@ -121,7 +121,7 @@ pub enum ReservationSource {
     After(StreamId),
 }
 
-/// Where a read ended in its content.
+/// Place in its content at which a read ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopPoint {
     /// Before the end: its viewer seeks or pauses.

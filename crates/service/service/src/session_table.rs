@@ -37,9 +37,9 @@ use crate::unread::UnreadStreams;
 const GONE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Longest wait for a plane with a full queue to take releases: half of the time that a start may take.
 const RELEASE_TIME_MAX: Duration = Duration::from_secs(5);
-/// Between two tries to send releases to a plane with a full queue.
+/// Time between two tries to send releases to a plane with a full queue.
 const RELEASE_PERIOD: Duration = Duration::from_millis(5);
-/// A refused request has reservations released for it so often, each time for twice as much as the time before.
+/// Number of times that reservations are released for a refused request, each time for twice as much as before.
 const RELEASES_MAX: u32 = 8;
 /// Longest wait for the end of a stream that was stopped because it had not started; then the newer one runs in no session.
 const STOP_TIME_MAX: Duration = Duration::from_secs(2);
@@ -73,7 +73,7 @@ pub(crate) struct SessionSlot {
 /// The attempts so far of a request that is refused for want of room.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusedStart {
-    /// How often reservations of others were released for it.
+    /// Number of times that reservations of others were released for it.
     released: u32,
     /// It uses any reservation that its viewer has.
     pub(crate) no_room: bool,
@@ -136,8 +136,8 @@ impl SessionTable {
         Nanos::from(self.started.elapsed())
     }
 
-    /// Enters a stream into its viewer's session. Where that would take over from a read that waits for its start, that is
-    /// waited for, and stopped if it takes long.
+    /// Enters a stream into its viewer's session. Before it takes over from a read that waits for its start, it waits for that
+    /// start, and stops a slow one.
     ///
     /// # Errors
     /// A budget does not admit it.

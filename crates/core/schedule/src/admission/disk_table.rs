@@ -193,7 +193,7 @@ impl DiskTable {
                 / self.profile.parallel_requests()
     }
 
-    /// Whether `demand` fits in place of `instead`, which was promised, or nothing while others read for its session. A promise that has
+    /// Whether `demand` fits in place of `instead`: its present promise, or none while others read for its session. A promise that has
     /// become dearer (fragments, a slower zone) takes from the share of best-effort work too; only new ones are refused for it.
     pub(super) fn fits_instead(&self, demand: &DiskDemand, instead: Option<&DiskDemand>) -> bool {
         let others = self.mean().minus(instead.map(DiskDemand::per_round).unwrap_or_default());

@@ -47,7 +47,7 @@ pub const MARGIN: f64 = 0.04;
 const BUDGET_MIN: f64 = 0.01;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
-/// Everything admission has to know of a stream (or recording) that wants in.
+/// The facts of a stream (or recording) that admission decides by.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdmissionRequest {
     /// The disk its content lies on.
@@ -101,7 +101,7 @@ pub enum Resource {
     Draining,
 }
 
-/// Why something was not admitted.
+/// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refusal {
     /// The resource that is short.
@@ -461,7 +461,7 @@ impl Admission {
         }
     }
 
-    /// How many reservations were made before this one: greater is younger.
+    /// The number of reservations made before this one: greater is younger.
     #[must_use]
     pub fn age(&self, id: ReservationId) -> Option<u64> {
         self.find(id).map(|reservation| reservation.before)

@@ -30,7 +30,7 @@ impl Resources {
         self.check(requests).map_err(|resource| self.refusal(resource, requests))
     }
 
-    /// The same for a stream that another one of its content reads for.
+    /// The same for a stream that shares another's reads.
     pub(super) fn check_sharing(&self, requests: &[AdmissionRequest]) -> Result<(DiskDemand, u64), Refusal> {
         let request = &requests[0];
         let sending = self.sending.check(request.link, request.rate);

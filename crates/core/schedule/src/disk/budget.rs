@@ -17,7 +17,7 @@ pub(super) struct DiskBudget {
     share: f64,
     /// Seconds saved; negative after a job that took longer than expected.
     saved: f64,
-    /// By when the job that is covered shall have run.
+    /// Deadline of the covered job.
     deadline: Option<Nanos>,
 }
 

@@ -11,9 +11,9 @@ use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially). Chosen.
 const MEMORY_SECONDS: f64 = 5.0;
-/// A slowdown on which this number of spells of disk time in a row agree is believed at once. So a disk that becomes slow is known
-/// after a second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more. Decision 0025
-/// has the consequences.
+/// A slowdown on which [`SPELLS`] spells of disk time in a row agree is believed at once. So a disk that becomes slow is known after a
+/// second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more. Decision 0025 has the
+/// consequences.
 const SPELL_SECONDS: f64 = 0.3;
 const SPELLS: usize = 3;
 /// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine does not
@@ -42,7 +42,7 @@ const COMMIT_KNOWN_MIN: f64 = 0.005;
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 
-/// The data made durable.
+/// The data that a commit makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncScope {
     /// Bytes and names, for the callers that wait for it: the file system commits.

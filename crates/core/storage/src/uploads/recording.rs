@@ -5,7 +5,7 @@
 
 use super::*;
 
-/// Time after which bytes that clients' sides have when a block is due are here. Chosen: a turn of their threads and of this one.
+/// Time in which clients' threads hand over the bytes that they have when a block is due. Chosen: a turn of their threads and of this one.
 pub(super) const HANDED_OVER: Nanos = Nanos::from_millis(20);
 
 /// A recording's terms.
@@ -47,7 +47,7 @@ impl Recording {
         Self { terms, next_block, due_bytes: 0, deadline: Nanos::MAX, excess_bytes: 0, placed_position: u64::MAX }
     }
 
-    /// When its next block begins; none while the one before is written: it would join that one's batch, which could then grow for ever.
+    /// When its next block begins; none while the previous one is written: it would join that batch, which could then grow for ever.
     pub(super) fn begins(&self) -> Option<Nanos> {
         (self.due_bytes == 0).then(|| self.next_block.saturating_add(HANDED_OVER))
     }
@@ -99,7 +99,7 @@ impl<F: UploadFile, R> Uploads<F, R> {
         self.offers.withdraw(job_of(id));
     }
 
-    /// Tells where a recording is written, if that is far from where it was.
+    /// Reports the place of a recording's writes, if it is far from the reported one.
     pub(super) fn tell_place(&mut self, id: UploadId) {
         let Some(upload) = self.uploads.get_mut(&id) else { return };
         let (Some(recording), (position, _)) = (&mut upload.recording, upload.file.run_at(upload.written_bytes)) else {
