@@ -74,7 +74,7 @@ fn live_channels_are_published_and_watched() {
 }
 
 #[test]
-fn cameras_are_recorded_beside_a_viewer() {
+fn cameras_are_recorded_with_a_viewer() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     fs::write(scratch.path().join("film"), vec![1; 4_000_000]).expect("written");
     let mut command = Command::new(program_and_others());

@@ -214,7 +214,7 @@ fn rates_that_no_disk_has_are_refused_and_a_byte_at_a_time_is_taken() {
 }
 
 #[test]
-fn a_second_camera_under_a_name_is_refused_or_lies_beside_the_first_and_the_first_loses_nothing() {
+fn a_second_camera_under_a_name_is_refused_or_gets_a_numbered_name_and_the_first_loses_nothing() {
     let server = Server::start();
     let mut first = camera(&server, "cam.ts?rate=1M");
     assert_eq!(first.head().status, 100);

@@ -148,7 +148,7 @@ fn a_protected_pattern_without_a_match_fails_the_job() {
 }
 
 #[test]
-fn one_that_cannot_be_removed_stops_no_other() {
+fn a_failed_removal_stops_no_other() {
     let server = Setup::default().config(&keep("k", "rec", "max_size = \"3kB\"")).start();
     let rec = server.root.join("rec");
     fill(&rec, 6);
@@ -261,7 +261,7 @@ fn a_quota_holds_by_every_way_into_its_folder_and_counts_every_name() {
 }
 
 #[test]
-fn a_dry_run_names_what_a_run_removes() {
+fn a_dry_run_names_the_removals_of_a_run() {
     let config = keep("week", "cams", "max_size = \"3500B\"\nprotected = [\"cams/1.ts\"]");
     let server = Setup::default().config(&config).start();
     let cams = server.root.join("cams");
@@ -304,7 +304,7 @@ fn a_dry_run_names_what_a_run_removes() {
 
 /// The looks of a day and of a week ago are kept in the state folder; the server joins them with its own.
 #[test]
-fn a_quota_that_fills_up_is_told_of_a_day_before() {
+fn a_quota_that_fills_up_has_an_event_a_day_before() {
     let scratch = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (root, state) = (scratch.path().join("media"), scratch.path().join("state"));
     let quota = |folder: &str| format!("[[quota]]\nfolder = \"{folder}\"\nmax_size = \"10kB\"\n");

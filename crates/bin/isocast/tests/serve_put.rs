@@ -203,7 +203,7 @@ fn a_live_upload_of_ffmpeg_is_stored() {
 }
 
 #[test]
-fn a_recording_is_written_beside_its_viewers() {
+fn a_recording_is_written_while_its_viewers_read() {
     let server = Server::start();
     let body = pattern(3_000_000);
     server.file("film.ts", &body);

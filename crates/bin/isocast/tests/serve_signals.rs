@@ -118,7 +118,7 @@ fn a_closed_server_stays_closed_when_its_file_is_emptied() {
 }
 
 #[test]
-fn an_emptied_file_changes_nothing_beside_a_folder_on_the_command_line() {
+fn an_emptied_file_changes_nothing_with_a_folder_on_the_command_line() {
     let closed = "[limits]\nupload_size = \"1KiB\"\n";
     let server = Setup::default().config(closed).start();
     let file = server.config_file();

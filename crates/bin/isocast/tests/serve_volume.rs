@@ -147,7 +147,7 @@ fn a_mirror_is_served() {
 }
 
 #[test]
-fn a_new_disk_is_filled_beside_the_streams() {
+fn a_new_disk_is_filled_during_streams() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..2]);
@@ -186,7 +186,7 @@ fn a_new_disk_is_filled_beside_the_streams() {
 }
 
 #[test]
-fn wrong_bytes_are_mended_beside_the_streams() {
+fn wrong_bytes_are_mended_during_streams() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));
     volume(&["create", "--name", "films", "--layout", "mirror", "--unit", "1MiB", "--yes"], &disks[..2]);
@@ -285,7 +285,7 @@ fn damage_that_a_viewer_meets_is_an_alarm() {
 }
 
 #[test]
-fn a_disk_leaves_beside_the_streams() {
+fn a_disk_leaves_during_streams() {
     for layout in ["span", "stripe", "mirror"] {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
         let (disks, state) = (disks(folder.path(), 3), folder.path().join("state"));

@@ -29,7 +29,7 @@ fn take(mut connection: impl Read + Write, status: &str) -> String {
 }
 
 #[test]
-fn webhooks_are_signed_and_retried_beside_a_hung_target() {
+fn webhooks_are_signed_and_retried_despite_a_hung_target() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let (secret, told) = (folder.path().join("secret"), folder.path().join("told"));
     fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");
@@ -93,7 +93,7 @@ fn webhooks_are_signed_and_retried_beside_a_hung_target() {
 }
 
 #[test]
-fn events_that_wait_for_a_webhook_outlive_the_server_and_one_that_is_refused_holds_up_no_other() {
+fn events_that_wait_for_a_webhook_outlive_the_server_and_a_refused_one_holds_up_no_other() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let [secret, root, state] = ["secret", "root", "state"].map(|name| folder.path().join(name));
     fs::write(&secret, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").expect("written");

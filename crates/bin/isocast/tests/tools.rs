@@ -137,7 +137,7 @@ fn prometheus_finds_nothing_wrong_with_the_metrics() {
 }
 
 #[test]
-fn the_alerts_and_the_dashboard_read_figures_that_there_are() {
+fn the_alerts_and_the_dashboard_read_existing_figures() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let reference = std::fs::read_to_string(root.join("docs/reference/metrics.md")).expect("the reference");
     let rules = root.join("packaging/prometheus-rules.yml");
@@ -173,7 +173,7 @@ fn test_rules(series: &str, (alert, at): (&str, &str), expected: &str) {
 
 /// Labels as Prometheus has them after a scrape, where `job` names the scrape.
 #[test]
-fn the_alert_of_a_late_job_names_it_and_spares_a_weekly_one_that_is_in_time() {
+fn the_alert_of_a_late_job_names_it_and_spares_a_weekly_job_in_time() {
     let series = |series: &str, name: &str, value: u64| {
         format!(
             "      - {{ series: 'isocast_job_{series}{{instance=\"a\",job=\"isocast\",name=\"{name}\"}}', values: '{value}x20000' }}\n"

@@ -234,7 +234,7 @@ fn a_full_volume_says_so_before_anything_is_written() {
 }
 
 #[test]
-fn an_import_that_does_not_fit_names_a_unit_that_would_and_keeps_what_it_imported() {
+fn an_import_without_room_names_a_unit_that_fits_and_keeps_the_imported_files() {
     let bench = Bench::new();
     let (disk, source) = (bench.disk("one"), bench.path("small"));
     done(&["create", "--name", "v", "--layout", "span", "--unit", "2MiB", "--yes", &disk]);

@@ -118,7 +118,7 @@ fn cutting_relay(server: SocketAddr, cut_at: u64) -> (SocketAddr, Arc<AtomicU64>
 }
 
 #[test]
-fn an_export_goes_on_where_its_connection_broke_off() {
+fn an_export_continues_where_its_connection_broke_off() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let (disks, out) = (disks(folder.path(), 1), folder.path().join("out"));
     volume(&["create", "--name", "films", "--layout", "span", "--unit", "1MiB", "--yes"], &disks);

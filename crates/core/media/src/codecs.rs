@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_of_one_format_are_told_from_longer_ones_of_another() {
+    fn codes_of_one_format_are_distinguished_from_longer_ones_of_another() {
         let codes: [(&[u8], _); 6] = [
             (b"V_MPEG4/ISO/AVC", Some(Codec::H264)),
             (b"V_MPEG4/ISO/ASP", Some(Codec::Mpeg4)),

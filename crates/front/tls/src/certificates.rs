@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_replaces_what_stands_in_and_is_due_in_the_last_third() {
+    fn a_signed_certificate_replaces_the_self_signed_one_and_is_due_in_the_last_third() {
         let folder = tempfile::tempdir().expect("a folder");
         let names = vec!["media.example".to_owned()];
         let (kept, now) = (folder.path().join("tls"), SystemTime::now());

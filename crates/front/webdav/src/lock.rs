@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_locks_lie_beside_each_other_and_one_token_is_enough() {
+    fn shared_locks_coexist_and_one_token_is_enough() {
         let mut table = LockTable::default();
         table.add(lock("a", LockScope::Shared, false, 1)).unwrap();
         table.add(lock("a", LockScope::Shared, false, 2)).unwrap();

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn small_leases_lie_beside_each_other() {
+    fn small_leases_lie_next_to_each_other() {
         let pool = LeasePool::with_leases_of(ByteCount(8192), 2).unwrap();
         let (mut one, mut other) = (pool.try_lease().unwrap(), pool.try_lease().unwrap());
         assert!(one.len() == 8192 && other.len() == 8192 && pool.try_lease().is_none());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_begins_at_its_time_and_never_beside_another() {
+    fn a_run_begins_at_its_time_and_never_during_another() {
         let mut timetable = hourly(Missed::Skip, Duration::ZERO);
         assert_eq!((timetable.next_wakeup(), timetable.begin_due(minute(-1))), (Some(minute(0)), vec![]));
         assert_eq!(timetable.begin_due(minute(0)), [0]);

@@ -370,7 +370,7 @@ fn wrong_arguments_get_a_hint() {
 
 /// A profile measured during others' reads promises too little for as long as it is kept.
 #[test]
-fn a_profile_measured_beside_others_says_so_and_is_not_kept() {
+fn a_profile_measured_during_other_reads_is_marked_and_not_kept() {
     if !possible() {
         return;
     }

@@ -7,7 +7,7 @@ const STALLED: usize = 200;
 const GOOD: usize = 20;
 
 #[test]
-fn two_hundred_that_never_read_beside_twenty_that_do() {
+fn two_hundred_stalled_clients_disturb_no_stream() {
     // In memory, so that it is not this machine's disk that decides how many are admitted.
     let folder = tempfile::tempdir_in("/dev/shm").expect("a folder in memory");
     let server = Setup::default().root(folder.path()).set("plane.memory=512MiB").set("streams.stall=6s").start();

@@ -80,7 +80,7 @@ fn a_transport_stream_is_cut_at_key_frames_of_its_picture_behind_copied_tables()
 }
 
 #[test]
-fn a_cut_waits_for_a_key_frame_only_so_long_and_only_where_there_was_one() {
+fn a_cut_waits_for_a_key_frame_for_a_bounded_time_and_only_after_an_earlier_one() {
     let none: Vec<u8> = (0..50).flat_map(|_| packet(256, true, false, &[2; 184])).collect();
     let at = |stream: &[u8], due| {
         let files = files(stream, &[3760], |number, _| (number == 1).then_some(due));

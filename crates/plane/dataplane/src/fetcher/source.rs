@@ -214,7 +214,7 @@ impl Source {
         self.schedule.granted_since().is_some_and(|since| now.saturating_sub(since) > limit)
     }
 
-    /// True if it has lost enough time to make regular reads late if it were as fast as its profile from now on.
+    /// True if it has lost enough time to make regular reads late even at the speed of its profile from now on.
     pub(super) fn is_behind(&self, now: Nanos) -> bool {
         self.spins && !self.health.is_hung() && self.schedule.is_behind(now)
     }

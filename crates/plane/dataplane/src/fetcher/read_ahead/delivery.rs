@@ -11,7 +11,7 @@ pub(in super::super) const WINDOW_BYTES: u64 = 4 * CACHE_PAGE_BYTES;
 /// Later it reads as far ahead as its client has taken bytes before, but no farther than this: half of it is one turn of a disk,
 /// and the seek then takes a tenth of the time (`schedule::disk::best_effort`). Follows from that turn.
 const GROWN_WINDOW_BYTES: u64 = 16 << 20;
-/// A response whose first bytes on one disk are as many reads no other disk ahead: none is within reach. Follows from the marks.
+/// A response with this number of first bytes on one disk reads no other disk ahead: none is within reach. Follows from the marks.
 const LONG_UNIT_BYTES: u64 = AHEAD_BYTES_MAX / 2;
 /// A delivery requests one part in this number of its window from a disk at a time: not every page is worth a seek. Chosen.
 const WANTED_PART: u64 = 2;
