@@ -14,7 +14,7 @@ use crate::config::OpenIdConfig;
 /// Largest document of a provider that is read.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// Logins by the provider. It is not asked yet: a server starts without it.
+/// Logins by the provider. The start sends it no request: a server starts without it.
 ///
 /// # Errors
 /// The file with the secret cannot be read.

@@ -78,7 +78,7 @@ struct WaitingRead {
     request: RtRequest,
     /// Bytes of it that go before the sweep.
     hurried_bytes: u64,
-    /// The first read of a start: asked for when its viewer came, not rounds ahead as every later one is.
+    /// The first read of a start: requested when its viewer came, not rounds ahead as every later read.
     begins: bool,
 }
 

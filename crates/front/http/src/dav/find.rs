@@ -41,7 +41,7 @@ pub(super) const LIVE: [&str; 9] = [
     "lockdiscovery",
     "supportedlock",
 ];
-/// Those that a client gets if it asks for them by name (RFC 4331).
+/// Properties that a client gets if it requests them by name (RFC 4331).
 pub(super) const ROOM: [&str; 2] = ["quota-available-bytes", "quota-used-bytes"];
 
 /// PROPFIND.

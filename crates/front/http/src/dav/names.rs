@@ -112,7 +112,7 @@ pub(crate) async fn copy_item(exchange: &Exchange, transfer: &NameTransfer) -> R
     Ok((entry, created))
 }
 
-/// A copy, or another name, that a request asks for.
+/// A requested copy, or other name.
 pub(crate) struct NameTransfer {
     from: ContentPath,
     to: ContentPath,

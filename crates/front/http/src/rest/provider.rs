@@ -95,7 +95,7 @@ async fn log_in(exchange: &Exchange, openid: OpenIdLogins) -> Result<Reply, Repl
     Ok(Reply::empty(StatusCode::SEE_OTHER).field(LOCATION, "/").field(SET_COOKIE, cookie))
 }
 
-/// Asks the provider on a thread that may wait, when it is this login's turn.
+/// Queries the provider on a thread that may wait, in this login's turn.
 async fn asked<T: Send + 'static>(
     exchange: &Exchange,
     provider: Provider,
@@ -143,7 +143,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The answer to a login that came to nothing, which is logged.
+/// The answer to a failed login, which is logged.
 fn failed(exchange: &Exchange, error: &OpenIdError) -> Reply {
     tell(exchange, &error.to_string());
     problem::of_openid(error)

@@ -37,7 +37,7 @@ pub(crate) struct Admitter {
     requests: Vec<AdmissionRequest>,
     streams: Vec<AdmittedStream>,
     free: Vec<u32>,
-    /// The stream that uses each reservation, or has given it back and may ask for it again, by its slot.
+    /// The stream that uses each reservation, or has given it back and may request it again, by its slot.
     holders: Vec<Option<u32>>,
     disks: AdmitterDisks,
     /// Recordings for which there is no room while others that were admitted have no place yet, and since when they wait.
@@ -403,7 +403,7 @@ impl Admitter {
         }
     }
 
-    /// A stream that gave its reservation back asks for it as a new one would, once its client reads again.
+    /// A stream that gave its reservation back requests it as a new stream does, once its client reads again.
     fn asks_back<I: Io>(&mut self, slot: u32, conditions: &StartConditions, context: &mut PlaneContext<I>) {
         let Some((id, first_round)) = self.reserve_again(slot, conditions) else {
             return context.tell_pacer(ToPacer::Wake { slot });

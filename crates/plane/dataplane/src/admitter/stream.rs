@@ -36,11 +36,11 @@ pub(super) enum StreamReservation {
     /// Best effort.
     #[default]
     None,
-    /// It has one.
+    /// It has a reservation.
     Held(ReservationId),
     /// Another request of its session has it as soon as this stream has left its group.
     TakenOver(ReservationId),
-    /// It gave one back, and asks for it again under the same identifier, by which its session knows it.
+    /// It gave its reservation back, and requests it again under the same identifier, by which its session knows it.
     Suspended(ReservationId),
 }
 

@@ -14,7 +14,7 @@ use crate::cache::PageKey;
 use crate::context::PlaneContext;
 use crate::port::Io;
 
-/// A read that a disk's schedule asks for.
+/// A read that a disk's schedule has chosen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WantedRead {
     pub(super) disk: DiskId,

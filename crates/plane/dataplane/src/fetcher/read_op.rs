@@ -10,7 +10,7 @@ use crate::port::FileSlot;
 /// A read in flight, or read and not looked at yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ReadOp {
-    /// The stream that asked for it.
+    /// The stream that requested it.
     pub(super) slot: u32,
     pub(super) generation: u32,
     pub(super) disk: DiskId,

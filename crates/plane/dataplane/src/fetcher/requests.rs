@@ -6,7 +6,7 @@ use storage::grant::Grant;
 use super::issue::WantedRead;
 use super::*;
 
-/// Decisions asked of a disk in one turn at most. Chosen.
+/// Most decisions of a disk in one turn of the plane. Chosen.
 const STEPS_PER_TURN: usize = 256;
 
 impl Fetcher {

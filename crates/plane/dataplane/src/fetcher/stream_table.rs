@@ -101,7 +101,7 @@ impl StreamTable {
         buffers.read_failed(page);
     }
 
-    /// Up to where in this stream's payload its leader has asked for, and has sent.
+    /// Ends of its leader's requested and sent bytes, as places in this stream's payload.
     pub(super) fn leader_at(&self, slot: u32) -> Option<(u64, u64)> {
         let stream = &self[slot];
         let leader = &self[stream.leader()?];

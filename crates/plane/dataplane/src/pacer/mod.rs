@@ -140,7 +140,7 @@ struct PacedStream {
     in_flight: Option<InFlight>,
     /// Its send was cancelled so that it gives its buffers back: its client takes nothing.
     gives_way: bool,
-    /// It gave its reservation back, and asks for it from then on when its client takes bytes.
+    /// It gave its reservation back, and requests it again when its client takes bytes.
     asks_back: Option<Nanos>,
     /// It is in the queue of best-effort deliveries that have no send out.
     queued: bool,

@@ -33,7 +33,7 @@ impl PacedStream {
         if self.budget == 0 {
             return NextPiece::NothingDue;
         }
-        // Not yet asked for, or still being read: late either way.
+        // Not yet requested, or still being read: late either way.
         let page = if self.send.payload < self.fetched { pages.find(key) } else { None };
         let Some(page) = page else { return NextPiece::Late };
         let valid = match pages.state(page) {

@@ -8,7 +8,7 @@ use schedule::disk::real_time::RtRequest;
 use super::*;
 
 impl ReadAhead {
-    /// Asks the disk on which its next byte lies for the bytes it wants there by `deadline`.
+    /// Requests, from the disk of its next byte, the bytes it wants there by `deadline`.
     pub(in super::super) fn ask_real_time(&self, sources: &mut Sources, deadline: Nanos) {
         let (Some((kind, rate)), Some(next)) = (self.kind(), self.next_piece(sources)) else { return };
         let position = next.position.unwrap_or(0);
@@ -16,7 +16,7 @@ impl ReadAhead {
         sources[next.disk].schedule.put_read(request);
     }
 
-    /// Asks at once all disks that hold wanted bytes which no stream has read, if it has no reservation.
+    /// Requests, from all disks at once, the wanted bytes that no stream has read, if it has no reservation.
     pub(in super::super) fn ask_best_effort(&self, sources: &mut Sources, buffers: &BufferPool) {
         for disk in self.content().layout.disks() {
             if sources[*disk].schedule.wants(self.slot()) {
@@ -28,7 +28,7 @@ impl ReadAhead {
         }
     }
 
-    /// Asks for its next bytes, in the class in which it is served.
+    /// Requests its next bytes, in the class in which it is served.
     pub(in super::super) fn ask_again(&self, sources: &mut Sources, buffers: &BufferPool, now: Nanos) {
         if !self.is_best_effort() {
             self.ask_real_time(sources, self.due(now));
@@ -37,7 +37,7 @@ impl ReadAhead {
         }
     }
 
-    /// Asks the next disk once it got the wanted bytes of one.
+    /// Requests from the next disk once it got the wanted bytes of one.
     pub(in super::super) fn ask_next(&self, sources: &mut Sources, disk: DiskId, buffers: &BufferPool, now: Nanos) {
         let on_one_disk = self.content().layout.disks().len() == 1;
         if !on_one_disk && self.reads() && !sources[disk].schedule.wants(self.slot()) {

@@ -17,12 +17,12 @@ impl ReadAhead {
         self.behind_bytes
     }
 
-    /// Where it was sent in the range it reads, counted from the content's first byte.
+    /// End of its sent bytes, counted from the content's first byte.
     pub(in super::super) const fn sent_in_content(&self) -> u64 {
         self.range_start + self.send.payload
     }
 
-    /// Where it has asked for, counted alike.
+    /// End of its requested bytes, counted alike.
     pub(in super::super) const fn fetched_in_content(&self) -> u64 {
         self.range_start + self.fetch.payload
     }
@@ -32,7 +32,7 @@ impl ReadAhead {
         in_content.saturating_sub(self.range_start)
     }
 
-    /// `leader` reads for it from now on; it is so far behind that.
+    /// `leader` reads for it from now on; it is `behind_bytes` behind that.
     pub(in super::super) fn follow(&mut self, leader: u32, behind_bytes: u64) {
         debug_assert!(leader != self.slot, "a stream follows another one");
         (self.leader, self.behind_bytes) = (Some(leader), behind_bytes);
@@ -63,7 +63,7 @@ impl ReadAhead {
 
     /// It reads no more, and follows `to`, which takes over what this gives.
     pub(in super::super) fn hand_over(&mut self, to: u32) -> HandedOver {
-        // The new leader asks for the bytes that the old one had requested and not got, and for more if its own range
+        // The new leader requests the bytes that the old one had requested and not got, and for more if its own range
         // goes further.
         debug_assert!(self.leader.is_none() && to != self.slot, "a leader hands its reads over to another stream");
         let given = HandedOver { end: self.range_start + self.target, ahead: self.ahead, plan: self.plan };
