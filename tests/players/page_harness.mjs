@@ -13,7 +13,7 @@ export const program = resolve(process.env["ISOCAST_BIN"] ?? new URL("../../targ
 export const PHONE = { width: 390, height: 740, hasTouch: true, isMobile: true };
 export const DESKTOP = { width: 1280, height: 900 };
 /** Nothing here takes longer. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
 const FIREFOX = process.env["FIREFOX"] ?? "/usr/bin/firefox-esr";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
