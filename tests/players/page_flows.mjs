@@ -125,7 +125,7 @@ for (const [kind, language, size] of VARIANTS) describe(`${kind}, ${language}, $
       await on.until("bytes on the disk", () => onDisk() > 1 << 20);
       link.cut();
       await server.restart();
-      // A start finds the bytes of a request that was killed beside its other work: a client that is back earlier sends them again.
+      // A start finds the bytes of a killed request during its other work: a client that is back earlier sends them again.
       await until("the part", () => readdirSync(there).some((name) => name.startsWith(".isocast-upload-kept-")));
       link.mend();
       // Without a touch it continues: bytes that were durable are not sent again.

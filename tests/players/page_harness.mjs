@@ -28,7 +28,7 @@ export class PageServer {
   }
 
   async begin(listen) {
-    // Every variable ISOCAST_… is a setting of the server, and the one that names it is none.
+    // Every variable ISOCAST_… is a setting of the server, and the variable that names it is none.
     const { ISOCAST_BIN, ...env } = process.env;
     this.child = spawn(program, ["serve", "--listen", listen, "--state", join(this.folder, "state"), ...this.args], { env });
     const said = [];
@@ -185,7 +185,7 @@ export class TestPage {
     );
   }
 
-  /** Fills the fields of the open form, by the names that stand beside them. */
+  /** Fills the fields of the open form, by the names next to them. */
   async fill(fields, place = "form.entry") {
     for (const [name, value] of Object.entries(fields)) {
       const field = await this.until(`the field ${name}`, async () =>

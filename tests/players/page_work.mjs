@@ -370,7 +370,7 @@ test("the guide is at /help, in both languages, and its commands and configurati
       const wrong = stderr.trim().split("\n").filter((line) => line !== "isocast: the configuration is not usable:" && !/ \/etc\/.*No such file/.test(line));
       assert.ok(status === 0 || wrong.length === 0, `${chapter}: ${kind}: ${stderr}`);
     }
-    // Each command of the program is one that it takes; those of the measuring tools' program are its tests' own.
+    // The program takes each of its commands; those of the measuring tools' program are its tests' own.
     for (const line of blocks.filter(([, kind]) => kind !== "toml").flatMap(([, , text]) => text.replaceAll("\\\n", " ").split("\n"))) {
       for (const part of line.replace(/\s#.*/, "").split(/\s(?:&&|\|\|?|--)\s|\s&$/)) {
         const [, command] = /^(?:\$ )?isocast (?!lab |bench |plan |net )(.*)$/.exec(part.trim()) ?? [];

@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 import { sleep, until } from "./wait.mjs";
 
-/** For a server to start beside others that do. */
+/** For a server to start while others do. */
 const START_PATIENCE_MS = 90_000;
 
 /** Measures the disk of `media` once, for all servers. */

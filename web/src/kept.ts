@@ -21,7 +21,7 @@ export function store(name: string, value: string): void {
   }
 }
 
-/** False for a value that is gone after this visit; one that the browser takes by now is not. */
+/** False for a value that is gone after this visit; a value that the browser takes by now is not. */
 export function isKept(name: string): boolean {
   const value = refused.get(name);
   if (value !== undefined) store(name, value);

@@ -6,7 +6,7 @@ import { t } from "./texts";
 
 /** So long after the first load the others are read, so that they are there without the server. */
 const AFTER_MS = 2000;
-/** Time until one that could not be had is asked for again, milliseconds. */
+/** Time until a failed item is requested again, milliseconds. */
 const AGAIN_MS = 1000;
 
 /** The component that `load` gives. */

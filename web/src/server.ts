@@ -101,7 +101,7 @@ export async function findNames(text: string, folder: string, signal: AbortSigna
   });
 }
 
-/** Bytes of a content, which are read beside its stream, and its length. */
+/** Bytes of a content, which are read in addition to its stream, and its length. */
 export async function bytesAt(path: string, offset: number, bytes: number): Promise<{ bytes: Uint8Array; size: number }> {
   const answer = await ask(mediaUrl(path, { rate: "max" }), { headers: { Range: `bytes=${offset}-${offset + bytes - 1}` } });
   return { bytes: new Uint8Array(await answer.arrayBuffer()), size: Number(answer.headers.get("Content-Range")?.split("/")[1]) };
@@ -157,7 +157,7 @@ export async function restore(id: string): Promise<void> {
   await ask(`api/v1/trash/${encodeURIComponent(id)}/restore`, { method: "POST" });
 }
 
-/** Gives a content or folder another path, or a copy there; one that is there stays. Throws a Problem. */
+/** Gives a content or folder another path, or a copy there; an existing one stays. Throws a Problem. */
 export async function relocate(method: "MOVE" | "COPY", from: string, to: string): Promise<void> {
   await ask(mediaUrl(from), { method, headers: { Destination: new URL(mediaUrl(to), location.href).href, Overwrite: "F" } });
 }

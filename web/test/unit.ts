@@ -26,7 +26,7 @@ import { ja } from "../src/texts/ja";
 const PICTURES_PER_S = 25;
 const PACKETS_PER_PICTURE = 40;
 
-/** A packet that begins a picture, or one that goes on with it. */
+/** A packet that begins a picture, or a packet that continues it. */
 function packet(picture: number, first: boolean, key: boolean): Uint8Array {
   const bytes = new Uint8Array(ts.PACKET).fill(picture & 0xff);
   bytes.set([0x47, first ? 0x41 : 0x01, 0x00, first ? 0x30 : 0x10]);
@@ -46,7 +46,7 @@ function film(seconds: number): Uint8Array {
   return new Uint8Array(Buffer.concat(packets));
 }
 
-/** A server with one file, in the place of `fetch`; returns what it was asked. `broken`: after so many bytes it breaks off. */
+/** A server with one file, in the place of `fetch`; returns the requests. `broken`: it breaks off after this number of bytes. */
 function serve(file: Uint8Array, answer: (url: string) => { status?: number; broken?: number } = () => ({})): string[] {
   const asked: string[] = [];
   globalThis.fetch = (async (url: string, { headers }: { headers: { Range: string } }) => {

@@ -1,4 +1,4 @@
-// Small pictures of the kinds of contents, drawn in the colour of the text beside them.
+// Small pictures of the kinds of contents, drawn in the colour of the text next to them.
 
 import type { Kind } from "./kinds";
 

@@ -162,7 +162,7 @@ export class Uploads {
   }
 }
 
-/** The next name beside `path`: "a.mp4" → "a (2).mp4" → "a (3).mp4" */
+/** The next name after `path`: "a.mp4" → "a (2).mp4" → "a (3).mp4" */
 export function beside(path: string): string {
   const [, stem = path, number, end = ""] = /^(.*?)(?: \((\d+)\))?(\.[^./]+)?$/s.exec(path) ?? [];
   return `${stem} (${Number(number ?? 1) + 1})${end}`;

@@ -22,9 +22,9 @@ const STATUS_MS = 500;
 const FIGURES_MS = 2000;
 /** Time between looks whether a server that went admits streams again. */
 const READY_MS = 1000;
-/** A picture that has not begun for so long may wait for a password: Chromium then reports no error to the page. */
+/** A picture that has not begun for this time may wait for a password: Chromium then reports no error to the page. */
 const BEGINS_MS = 3000;
-/** Played for so long without a decoded byte of sound, a content has none that the browser knows, seconds. */
+/** Time of play without a decoded byte of sound after which a content has none that the browser knows, seconds. */
 const SILENT_S = 3;
 
 type Query = Record<string, string>;
@@ -375,7 +375,7 @@ function failure(problem: Problem | null, query: Query, code: number | undefined
   return { text: t.playsNot(t.playsNotKnown), detail, elsewhere: true };
 }
 
-/** Keeps the place of a content that plays; one that broke off has none. */
+/** Keeps the place of a content that plays; a content that broke off has none. */
 function keep(path: string, video: HTMLVideoElement): void {
   if (video.readyState > 0) keepPlace(path, video.currentTime, video.duration);
 }

@@ -1,4 +1,4 @@
-// Chapters beside a content: `film.chapters.vtt` beside `film.mp4`, cues of WebVTT whose text is a title.
+// Chapters in a file next to the content: `film.chapters.vtt` for `film.mp4`, cues of WebVTT whose text is a title.
 
 import { mediaUrl } from "../server";
 

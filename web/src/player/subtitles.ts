@@ -1,4 +1,4 @@
-// Subtitles beside a content: `film.srt`, `film.en.vtt` beside `film.mp4`.
+// Subtitles in files next to the content: `film.srt`, `film.en.vtt` for `film.mp4`.
 
 import { mediaUrl } from "../server";
 

@@ -17,7 +17,7 @@ pub enum Upkeep {
     Fill(MemberId),
     /// Copies on a disk that leaves go to the others.
     Drain(MemberId),
-    /// Copies go from disks that are fuller than all together to those that are emptier ([`crate::Volume::begin_balance`]).
+    /// Copies go from disks that are fuller than the mean to emptier ones ([`crate::Volume::begin_balance`]).
     Balance,
     /// Every copy is read, and written anew from the other one if it is wrong.
     Scrub,

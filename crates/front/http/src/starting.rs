@@ -47,7 +47,7 @@ impl Starting {
         Ok(Self { tasks })
     }
 
-    /// Takes no more connections; those that were taken are still answered.
+    /// Takes no more connections; earlier ones are still answered.
     pub async fn end(self) {
         for task in self.tasks {
             task.abort();

@@ -87,7 +87,7 @@ pub enum AccountChange {
         /// The account.
         name: String,
     },
-    /// Gives rights besides those that there are.
+    /// Gives rights in addition to the present ones.
     Grant {
         /// Their holder.
         to: Grantee,
@@ -192,7 +192,7 @@ pub enum AccountChange {
         /// Only if this account made it.
         of: Option<String>,
     },
-    /// Signs links with another key from now on, and ends those that were made before.
+    /// Signs links with another key from now on, and ends the earlier ones.
     RotateKeys,
 }
 

@@ -15,7 +15,7 @@ use crate::lock::lock;
 
 /// A meter may be so far ahead of the clock.
 const AHEAD_MAX: Duration = Duration::from_secs(1);
-/// Holders whose meters are kept before those that are behind the clock are looked for.
+/// Number of holders with meters beyond which meters behind the clock are removed.
 const KEPT_MIN: usize = 1024;
 
 /// What a meter counts.

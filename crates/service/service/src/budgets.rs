@@ -1,4 +1,4 @@
-//! Budgets: how much of the server each account, group, token, signed link and address may have at once.
+//! Budgets: the most of the server that each account, group, token, signed link and address may have at once.
 //!
 //! Every request is charged to budgets ([`ChargedBudgets`]): that of its address, or those of its account, the account's groups and its
 //! token; a signed link's in addition to the address's. Beyond its limit a budget refuses, but for reservations that no client

@@ -174,7 +174,7 @@ impl LineBatch {
     }
 }
 
-/// Writes lines as they come, in batches of those that wait.
+/// Writes lines as they come, in batches of the waiting ones.
 fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<LogWriter>>, mut writer: LogWriter, lost: &AtomicU64) {
     while let Ok(first) = waiting.recv() {
         if let Some(other) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {

@@ -109,7 +109,7 @@ impl NearReservations {
         lock(&self.table).get(&id).map(|(_, room)| room.clone())
     }
 
-    /// Takes out the viewers of those that are not near any more.
+    /// Takes out the viewers of reservations that are not near any more.
     pub(crate) fn take_out(&self, is_near: impl Fn(i64) -> bool) -> Vec<Viewer> {
         let mut table = lock(&self.table);
         let gone: Vec<i64> = table.keys().copied().filter(|id| !is_near(*id)).collect();

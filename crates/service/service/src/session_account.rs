@@ -1,4 +1,4 @@
-//! The account of a session: the bytes its contents brought against those that its rate promised over all of them.
+//! The account of a session: the bytes of its contents against the bytes that its rate promised over all of them.
 //!
 //! The clock is that of decision 0060, seen from the client: playback begins when the first content is whole, and each further content is
 //! due its length at the rate after the one before it, or after its request, if that was later. A content that comes later lets

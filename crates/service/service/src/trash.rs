@@ -257,7 +257,7 @@ pub(crate) async fn keep(service: Weak<MediaService>) {
         period.tick().await;
         let Some(service) = service.upgrade() else { return };
         if !service.is_draining() {
-            // Of those that were restored as the server died, folders are left.
+            // Of items that were restored as the server died, folders are left.
             if std::mem::take(&mut is_first) {
                 for id in ids(&service).await.unwrap_or_default() {
                     let _ = item_of(&service, id).await;

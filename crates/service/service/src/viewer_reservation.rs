@@ -33,7 +33,7 @@ pub(crate) struct ViewerReservation {
     pub(crate) is_left: bool,
     /// It was new for this read, which may continue an older read that is about to end.
     pub(crate) is_fresh: bool,
-    /// The bytes that its reads got, against those that it promised.
+    /// The bytes that its reads got, against its promised bytes.
     pub(crate) account: SessionAccount,
     /// Until then it was reserved ahead: it is held for its viewer whatever its reads were.
     pub(crate) kept_until: Nanos,

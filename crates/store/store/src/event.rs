@@ -146,7 +146,7 @@ struct EventQueue {
 }
 
 impl EventSender {
-    /// Sends `listener` all events from now on, and those that wait.
+    /// Sends `listener` all events from now on, and the waiting ones.
     pub fn listen(&self, listener: EventListener) {
         let mut state = lock(&self.0);
         state.waiting.drain(..).for_each(&listener);

@@ -157,7 +157,7 @@ impl Members {
         })
     }
 
-    /// The disk of a content's checksums: the first of those that have a copy.
+    /// The disk of a content's checksums: the first that has a copy.
     pub(super) fn disk_of_tail(&self, content: &StoredContent) -> &DiskShared {
         let places = content.parts.last().into_iter().flat_map(|part| part.places());
         let mut disks = places.filter_map(|place| Some(&*self.get(place.member)?.shared));

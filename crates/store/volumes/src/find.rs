@@ -121,7 +121,7 @@ impl FoundDisks {
     }
 
     /// Gives the volume its state without the disks that are away, durably, and takes in again the disks that are back. Gives the disks
-    /// by their numbers, the paths of those that are away, and the notices about them.
+    /// by their numbers, the paths of the missing ones, and the notices about them.
     pub(super) fn settle(self, volume: &mut Volume) -> Result<SettledDisks, VolumeDiskError> {
         let Self { given, identified, unusable, stale } = self;
         debug_assert!(given.0.iter().all(Option::is_some), "each disk that was given is one of the volume's");

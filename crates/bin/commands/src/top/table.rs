@@ -118,7 +118,7 @@ pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     ]
 }
 
-/// Contents of a session, and by how much they were late.
+/// Contents of a session, and their lateness.
 fn session(session: &SessionFigures) -> String {
     match (session.lag_seconds > 0.0, session.j_percent) {
         (true, _) => format!("{}, {:.1} s late", session.contents, session.lag_seconds),

@@ -1,4 +1,4 @@
-//! `[[budget]]`: how much of the server a user, a group, a token, a link or each address may have at once.
+//! `[[budget]]`: the most of the server that a user, a group, a token, a link or each address may have at once.
 //!
 //! Not here: holding requests to it (`service::budgets`), budgets that commands set (the crate `accounts`).
 

@@ -216,7 +216,7 @@ impl Admission {
         (self.resources.buffers.promised(), self.resources.buffers.pages())
     }
 
-    /// Sets how many pages there can be from now on. Promises stay: with fewer pages nothing is admitted until enough
+    /// Sets the number of possible pages from now on. Promises stay: with fewer pages nothing is admitted until enough
     /// of them have ended.
     pub const fn set_pages(&mut self, pages: u64) {
         self.resources.buffers.set_pages(pages);

@@ -151,7 +151,7 @@ impl DiskTable {
         if is_anywhere { 0.0 } else { self.profile.access_time(self.profile.capacity.0).as_secs_f64() }
     }
 
-    /// Sets within how many bytes of the disk the writes of a round lie from now on.
+    /// Sets the span of the disk, in bytes, in which the writes of a round lie from now on.
     pub(super) const fn set_write_span(&mut self, bytes: u64) {
         self.write_span = bytes;
     }

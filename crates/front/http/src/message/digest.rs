@@ -24,7 +24,7 @@ pub enum DigestError {
     /// The algorithm is none of those known, where one must be.
     #[error("`{0}` names an algorithm that is none of adler32, md5, sha1, sha256, sha512")]
     Unknown(&'static str),
-    /// The bytes are others than those that the client meant.
+    /// The bytes are not the bytes that the client meant.
     #[error("the body is not as `{0}` says: it was damaged or broke off on its way; nothing of it is stored")]
     Different(&'static str),
 }

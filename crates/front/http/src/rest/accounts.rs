@@ -75,7 +75,7 @@ async fn own(
     }
 }
 
-/// Calls of those that administer the server.
+/// Calls of administrators of the server.
 async fn administer(
     exchange: &Exchange,
     found: &FoundCall,

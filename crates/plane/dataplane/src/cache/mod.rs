@@ -207,7 +207,7 @@ impl Cache {
         self.obtainable
     }
 
-    /// Takes note of how many chunks there can be now.
+    /// Notes the number of possible chunks.
     pub fn set_obtainable(&mut self, chunks: u32) {
         self.obtainable = chunks.min(u32::try_from(self.chunks.len()).expect("built from a u32"));
     }

@@ -520,7 +520,7 @@ impl ReadAhead {
         count.max(1)
     }
 
-    /// Gives back the pages that end behind `until` in its payload, and those read out of turn. Gives how many pages it keeps.
+    /// Gives back the pages that end behind `until` in its payload, and those read out of turn. Gives the number of pages it keeps.
     pub(super) fn keep_until<I: Io>(
         &mut self,
         until: u64,
