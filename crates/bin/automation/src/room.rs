@@ -12,7 +12,7 @@ use service::alarms::AlarmSources;
 use service::events::{self, unix_seconds};
 
 use crate::forecast::{RoomHistory, RoomWatch};
-use crate::kept::keep;
+use crate::state_documents::keep;
 
 const FILE: &str = "room.json";
 /// Time between two samples.

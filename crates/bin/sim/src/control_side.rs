@@ -219,7 +219,7 @@ impl ControlSide {
     }
 
     /// The viewer of an ended delivery asks for more after a while, and keeps its reservation; or is gone.
-    pub(crate) fn session_goes_on(&self, session: (ReservationId, u32, BitRate), course: &mut Course) -> bool {
+    pub(crate) fn continue_session(&self, session: (ReservationId, u32, BitRate), course: &mut Course) -> bool {
         let span = course.demand().span(Nanos::ZERO, Nanos::from_secs(5));
         let goes_on = course.demand().chance(0.7) && self.asks();
         if goes_on {

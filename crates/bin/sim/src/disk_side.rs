@@ -181,7 +181,7 @@ impl DiskSide {
     /// A disk with a read of one of its contents out (`is_read`) is not idle, though that read goes through the page cache: the world
     /// cannot know whether the kernel asks the disk for it, and the work that waits behind it (a commit waits for all reads) is
     /// not eligible.
-    pub(crate) fn is_idle_beside_work(&self, is_read: bool) -> bool {
+    pub(crate) fn is_idle_with_work(&self, is_read: bool) -> bool {
         self.drive.in_flight() == 0 && self.grant.is_none() && self.store.has_work() && !is_read
     }
 

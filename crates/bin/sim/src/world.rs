@@ -112,7 +112,7 @@ impl World {
         self.happen_until(self.course.now());
         self.transfers.submit(&self.contents, &mut self.disks, &mut self.ledger, &mut self.course);
         let begun = self.course.now();
-        let is_idle = |(n, disk): (usize, &DiskSide)| disk.is_idle_beside_work(self.transfers.is_read_out(n));
+        let is_idle = |(n, disk): (usize, &DiskSide)| disk.is_idle_with_work(self.transfers.is_read_out(n));
         let idle: Vec<bool> = self.disks.iter().enumerate().map(is_idle).collect();
         while !self.transfers.is_ready() && !self.channel.holds_news() {
             match self.next_at().filter(|at| *at <= until) {
@@ -496,7 +496,7 @@ impl World {
             }
         } else if let Some(session) = end.and_then(|end| record.session(end)) {
             // The viewer asks for more after a while, or is gone and its reservation given back.
-            if !self.control.session_goes_on(session, &mut self.course) {
+            if !self.control.continue_session(session, &mut self.course) {
                 self.command(Command::Release(session.0));
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! Promise: a code that is not known names none. Not here: the places at which containers have these codes (each container's module).
 
-use crate::named::named;
+use crate::named_enum::named;
 
 named! {
     /// A format of pictures, sound or text.

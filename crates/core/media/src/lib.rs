@@ -20,7 +20,7 @@ mod input;
 mod matroska;
 mod mp4;
 mod mpegts;
-mod named;
+mod named_enum;
 mod ogg;
 mod places;
 mod rate;

@@ -3,7 +3,7 @@
 use units::{BitRate, Nanos};
 
 use crate::codecs::CodecSet;
-use crate::named::named;
+use crate::named_enum::named;
 
 /// The constant rate at which a content can be played without a stall, and the bytes needed before the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

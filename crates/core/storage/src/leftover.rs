@@ -66,7 +66,7 @@ pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
 
 /// The names to try for an upload that is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on, `talk~999~002.ts` behind
 /// `talk~999.ts`. They sort in this order, and before `tall.ts`.
-pub fn names_beside(own: &str) -> impl Iterator<Item = String> {
+pub fn numbered_names(own: &str) -> impl Iterator<Item = String> {
     (0..NAMES_TRIED).map(move |nth| {
         let Some(others) = nth.checked_sub(1) else { return own.to_owned() };
         let full = format!("~{NUMBER_MAX}").repeat(others / (NUMBER_MAX - 1));
@@ -101,10 +101,10 @@ mod tests {
 
     #[test]
     fn names_beside_one_keep_its_ending_and_its_place_in_order() {
-        let names = |own| names_beside(own).take(2).collect::<Vec<_>>();
+        let names = |own| numbered_names(own).take(2).collect::<Vec<_>>();
         assert_eq!(names("talk.ts"), ["talk.ts", "talk~002.ts"]);
         assert_eq!(names(".hidden"), [".hidden", ".hidden~002"]);
-        let all: Vec<String> = names_beside("10-00.ts").chain(names_beside("10-01.ts")).collect();
+        let all: Vec<String> = numbered_names("10-00.ts").chain(numbered_names("10-01.ts")).collect();
         assert!(all.is_sorted() && all.len() == 2 * NAMES_TRIED);
         assert_eq!(all[998..1000], ["10-00~999.ts", "10-00~999~002.ts"]);
     }

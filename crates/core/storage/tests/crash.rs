@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use common::{Chance, FileSystem, SECTOR, Sector};
 use storage::grant::{Grant, JobId, RecordingPlace, StoreMessage, StoreWork};
-use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, names_beside};
+use storage::leftover::{Leftover, PREFIX, hidden_name, leftover, numbered_names};
 use storage::uploads::{CommitPart, Granted, JournalId, RecordingTerms, UploadFailure, UploadFile, Uploads};
 use units::{BitRate, DiskId, Nanos, ReservationId, UploadId};
 
@@ -503,7 +503,7 @@ impl Server {
                     continue;
                 }
             };
-            let free = names_beside(own).find(|name| files.file(name).is_none());
+            let free = numbered_names(own).find(|name| files.file(name).is_none());
             let file = files.file(&name).expect("listed");
             if self.wrong != Wrong::TrustsLengths {
                 files.truncate(file, files.written_bytes(file));

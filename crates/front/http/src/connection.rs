@@ -27,7 +27,7 @@ use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, RequestHead, parse_head}
 use crate::message::reply::{After, Reply, render};
 use crate::router;
 use crate::shared::Shared;
-use crate::{dav, hosts, management, ongoing, problem, rest, upload, upload_part};
+use crate::{dav, generated_answers, hosts, management, problem, rest, upload, upload_part};
 
 /// A connection of the reserve must have sent its request within this time.
 pub(crate) const RESERVE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -160,8 +160,8 @@ async fn answer(
         buffer.let_go();
         return content::serve(&exchange, stream).await;
     }
-    if misdirected.is_none() && ongoing::is_request(&exchange.head) {
-        return ongoing::serve(&exchange, stream).await;
+    if misdirected.is_none() && generated_answers::is_request(&exchange.head) {
+        return generated_answers::serve(&exchange, stream).await;
     }
     let responded = match misdirected {
         Some(reply) => Err(reply),

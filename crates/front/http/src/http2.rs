@@ -32,10 +32,10 @@ use crate::connection::{drains, linger_time};
 use crate::content::{self, pass_on};
 use crate::exchange::Exchange;
 use crate::frame_limit::LimitedFrames;
+use crate::generated_answers::{self, Ongoing};
 use crate::memory::HeldMemory;
 use crate::message::head::{BodyFraming, HEAD_BYTES_MAX, HttpVersion, RequestHead, check_host};
 use crate::message::reply::{self, Pieces, Reply};
-use crate::ongoing::{self, Ongoing};
 use crate::plan::StreamPlan;
 use crate::shared::Shared;
 use crate::streamed::PieceSink;
@@ -142,7 +142,7 @@ async fn respond(
     if content::is_content_read(&exchange.head) {
         return read_content(&exchange, running).await;
     }
-    if ongoing::is_request(&exchange.head) {
+    if generated_answers::is_request(&exchange.head) {
         return send_ongoing(&exchange, running).await;
     }
     let mut body = RequestBody::of_frames(frames, shared.config().upload_idle_max);

@@ -16,7 +16,7 @@ use crate::message::query::pairs;
 use crate::message::reply::Reply;
 use crate::metrics::metrics;
 use crate::routes::Call;
-use crate::{follow, live, login, problem};
+use crate::{event_feed, live, login, problem};
 
 /// Seconds of a history where the query does not say.
 const HISTORY_SECONDS: u64 = 3600;
@@ -64,7 +64,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
         Call::Forecasts => Reply::json(&service.operations.forecasts(permit)),
         Call::Webhooks => Reply::json(&service.operations.webhooks(permit)),
         Call::Certificates => Reply::json(&service.operations.certificates(permit)),
-        Call::Events => follow::latest(service.latest_events(permit), permit),
+        Call::Events => event_feed::latest(service.latest_events(permit), permit),
         _ => Reply::json(&figures::system(service, permit)),
     })
     .await

@@ -60,7 +60,7 @@ impl PlannedMachine {
     pub fn records(&self, cameras: PlannedCameras, rates: &[BitRate]) -> PlannedRecorder {
         let mut admission = self.admission();
         let (count, limited_by) = self.record(&mut admission, cameras);
-        PlannedRecorder { cameras: count, limited_by, beside: self.carries_beside(admission, rates) }
+        PlannedRecorder { cameras: count, limited_by, beside: self.carries_with(admission, rates) }
     }
 
     fn record(&self, admission: &mut Admission, cameras: PlannedCameras) -> (u32, Option<&'static str>) {

@@ -125,11 +125,11 @@ impl PlannedMachine {
     /// Admits streams of these rates in turn, each on the next disk, or on all, and at another place of it, until one is refused.
     #[must_use]
     pub fn carries(&self, rates: &[BitRate]) -> Carried {
-        self.carries_beside(self.admission(), rates)
+        self.carries_with(self.admission(), rates)
     }
 
     /// The same with the reservations of `admission`.
-    fn carries_beside(&self, mut admission: Admission, rates: &[BitRate]) -> Carried {
+    fn carries_with(&self, mut admission: Admission, rates: &[BitRate]) -> Carried {
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
         let mut places = vec![0u32; self.disks.len()];
         let limited_by = loop {

@@ -2,7 +2,7 @@
 //!
 //! Promise: chunks with memory are present, on huge pages where there are any, locked where permitted, and touched through
 //! raw pointers only: the kernel writes into them at any time. The plane decides when a byte may be touched
-//! (`dataplane::port`), and which chunks have memory. Not here: the thread that changes the memory (`supply`).
+//! (`dataplane::port`), and which chunks have memory. Not here: the thread that changes the memory (`memory_supply`).
 
 use std::io;
 use std::ops::Range;

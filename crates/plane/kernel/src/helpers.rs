@@ -2,7 +2,7 @@
 //!
 //! Promise: handing over and taking back neither allocates nor locks nor waits; the threads run at ordinary priority and not on
 //! the plane's CPU; a result wakes the plane. No caller waits for a thread that hangs in the kernel: a dropped [`Helpers`] ends
-//! its threads as soon as they come back. Not here: the work of a job (`readers`, `supply`, `version_check`).
+//! its threads as soon as they come back. Not here: the work of a job (`readers`, `memory_supply`, `version_check`).
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -31,12 +31,12 @@ use crate::engine_choice::{self, EngineChoice};
 use crate::fault;
 use crate::helpers::HelperSetup;
 use crate::lend::Lender;
+use crate::memory_supply::ArenaGrower;
 use crate::outlets::Outlets;
 use crate::permissions::{Permissions, StartError};
 use crate::prefetch::prefetch;
 use crate::readers::{self, ReadJob, Readers};
 use crate::reads::ReadTable;
-use crate::supply::ArenaGrower;
 use crate::version_check::{CheckJob, VersionCheckers};
 
 /// Most reads in flight at once; the plane keeps far fewer (a few per disk).

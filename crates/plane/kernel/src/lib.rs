@@ -24,7 +24,7 @@ pub mod version_check;
 pub mod write_watch;
 
 mod arena;
-mod available;
+mod available_memory;
 mod engine;
 mod engine_choice;
 mod epoll;
@@ -32,12 +32,12 @@ mod fault;
 mod helpers;
 mod lend;
 mod mapping;
+mod memory_supply;
 mod outlets;
 mod prefetch;
 mod readers;
 mod reads;
 mod ring;
-mod supply;
 
 pub use engine_choice::EngineChoice;
 pub use io::{IoConfig, KernelIo};

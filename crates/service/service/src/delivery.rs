@@ -476,7 +476,7 @@ async fn enter(
 ) -> Result<EnteredStream, BudgetRefusal> {
     let Some(entering) = session_request(service, request, stream, no_room) else {
         let session =
-            if request.terms.is_companion { service.sessions.share_beside(&request.viewer).await } else { None };
+            if request.terms.is_companion { service.sessions.segment_share(&request.viewer).await } else { None };
         return Ok(EnteredStream::in_none(session.map_or(Class::BestEffort, |session| Class::Beside { session })));
     };
     let SessionSlot { held, from, in_session: hold, is_series } = service.sessions.enter(&entering).await?;

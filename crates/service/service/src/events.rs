@@ -11,9 +11,9 @@ use units::{BitRate, StreamId};
 
 use crate::budgets::BudgetRefusal;
 use crate::contents::{DiskInfo, StoreError, StoreEvent};
-use crate::latest::RecentEvents;
 use crate::log::{KindLimit, Log, LogWriter};
 use crate::operations::Requester;
+use crate::recent_events::RecentEvents;
 use crate::reservation_ahead::{ReservationAhead, ReservationWish};
 use crate::session_account::SessionAccount;
 

@@ -173,11 +173,11 @@ fn room_left(service: &MediaService) -> (u64, u64) {
         recordings += room(gauges, &gauges.carries_recordings);
         stream_bytes = gauges.stream_bytes.get().max(stream_bytes);
     }
-    (streams.min(room_beside_disks(service, stream_bytes)), recordings)
+    (streams.min(room_without_disks(service, stream_bytes)), recordings)
 }
 
 /// The number of further streams, each with `stream_bytes` of memory, that memory and each link have room for.
-fn room_beside_disks(service: &MediaService, stream_bytes: u64) -> u64 {
+fn room_without_disks(service: &MediaService, stream_bytes: u64) -> u64 {
     let in_memory = service.gauges.plane.pages_left.get() * CACHE_PAGE_BYTES / stream_bytes.max(1);
     let config = service.config();
     let outward = config.link_figures.iter().filter(|link| link.direction != LinkDirection::In);
@@ -187,7 +187,7 @@ fn room_beside_disks(service: &MediaService, stream_bytes: u64) -> u64 {
 
 fn described_disk(service: &MediaService, disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
     let doubt = service.disk_states.doubt_of(disk.id);
-    let room_beside = room_beside_disks(service, gauges.stream_bytes.get());
+    let room_beside = room_without_disks(service, gauges.stream_bytes.get());
     let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {

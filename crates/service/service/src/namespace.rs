@@ -169,7 +169,7 @@ pub async fn copy(
         return Ok(replaced.is_none());
     }
     // The copy is made under a hidden name, and takes its own when it is whole.
-    let hidden = Hidden { service, path: Some(target.hidden_beside()) };
+    let hidden = Hidden { service, path: Some(target.hidden_sibling()) };
     let aside = hidden.path.as_ref().expect("it is there until the end");
     match entry.kind {
         NameKind::File => copy_content(service, from, &to.at(aside.clone()), terms).await?,

@@ -22,6 +22,7 @@ use tokio::time::timeout_at;
 use units::{BitRate, Nanos, ReservationId, StreamId};
 
 use crate::accounts::Accounts;
+use crate::blocked_streams::UnreadStreams;
 use crate::budgets::{BudgetKey, BudgetRefusal, ChargedBudgets};
 use crate::lock::lock;
 use crate::plane_client::PlaneClient;
@@ -30,7 +31,6 @@ use crate::session::{
     ContentPart, ReservationSource, Retry, SessionRequest, Sessions, ShortResource, StreamRelease, Viewer,
 };
 use crate::session_account::{SessionAccount, WholeContent};
-use crate::unread::UnreadStreams;
 
 /// A player closes its old connection while it opens the next one, which the data plane notices two sends later. A
 /// client that takes nothing for this time, twenty ticks, does not play.
@@ -117,7 +117,7 @@ impl SessionTable {
 
     /// The viewer's reservation beside which small reads are made ([`Sessions::share_of`]), of segments of which the first may have been asked for at the same time: whether that is admitted is
     /// waited for.
-    pub(crate) async fn share_beside(&self, viewer: &Viewer) -> Option<ReservationId> {
+    pub(crate) async fn segment_share(&self, viewer: &Viewer) -> Option<ReservationId> {
         let deadline = tokio::time::Instant::now() + GONE_TIME_MAX;
         loop {
             let changed = self.changed.notified();

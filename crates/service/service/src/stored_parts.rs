@@ -43,5 +43,5 @@ impl StoredParts {
 
 /// The path of the part of an upload that begins at `offset`.
 pub(crate) fn part_path(target: &ContentPath, id: &str, offset: u64) -> ContentPath {
-    target.reserved_beside(&format!("{id}-{offset:016x}"))
+    target.reserved_sibling(&format!("{id}-{offset:016x}"))
 }

@@ -95,7 +95,7 @@ pub struct TrashItem {
 
 /// The folder of the trash, in each root.
 fn trash() -> ContentPath {
-    ContentPath::root().reserved_beside("trash")
+    ContentPath::root().reserved_sibling("trash")
 }
 
 fn child(folder: &ContentPath, name: &str) -> Result<ContentPath, StoreError> {

@@ -13,7 +13,7 @@ use store::disk_thread::DiskThread;
 use store::{DiskGroup, GrantPort, StoreBuilder};
 use units::DiskId;
 
-use crate::beneath::LinkTargets;
+use crate::contained_open::LinkTargets;
 use crate::root::{Root, RootSetting};
 use crate::worker::Worker;
 

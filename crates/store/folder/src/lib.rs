@@ -4,7 +4,7 @@
 //! that was read or stored is the version that its entry names.
 //! Not here: the namespace over all roots (`store`), when a disk is used (`schedule`), the order of an upload's steps (`storage`).
 
-mod beneath;
+mod contained_open;
 mod disks;
 mod local_walk;
 mod open_folder;

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 
 use store::{ContentPath, RootAway};
 
-use crate::beneath::{self, LinkTargets};
+use crate::contained_open::{self, LinkTargets};
 
 /// A folder that is to be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Root {
 
     /// Opens the file or folder that `path` leads to.
     pub(crate) fn open_path(&self, path: &ContentPath, flags: OFlags) -> Result<OwnedFd, Errno> {
-        beneath::open_beneath(self.directory.as_fd(), &path.relative(), flags, self.targets)
+        contained_open::open_beneath(self.directory.as_fd(), &path.relative(), flags, self.targets)
     }
 
     /// Looks where the path leads to, and takes up a folder that may be served in the place of the one before. True if the notice about

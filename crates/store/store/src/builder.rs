@@ -12,10 +12,10 @@ use units::DiskId;
 use crate::buffers::UploadBuffers;
 use crate::common::{DiskGroup, StoreCommon};
 use crate::disk::DiskHandle;
-use crate::home::UploadRoots;
 use crate::index::Index;
 use crate::settings::StoreSettings;
 use crate::store::{Store, StoreParts};
+use crate::upload_root::UploadRoots;
 
 /// A store that disks join before it serves.
 pub struct StoreBuilder(StoreParts);

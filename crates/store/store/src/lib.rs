@@ -16,7 +16,6 @@ mod error;
 pub mod event;
 pub mod grants;
 pub mod hidden;
-mod home;
 pub mod index;
 pub mod lock;
 pub mod openers;
@@ -28,6 +27,7 @@ pub mod shared;
 mod stats;
 mod store;
 mod upload;
+mod upload_root;
 pub mod walk;
 
 pub use builder::StoreBuilder;

@@ -141,7 +141,7 @@ impl ContentPath {
 
     /// A hidden path in the same folder that stays hidden over crashes, until it is removed; `own` distinguishes it.
     #[must_use]
-    pub fn reserved_beside(&self, own: &str) -> Self {
+    pub fn reserved_sibling(&self, own: &str) -> Self {
         self.split().map_or_else(Self::default, |(folder, _)| folder).with(&leftover::kept_name(own))
     }
 
@@ -153,7 +153,7 @@ impl ContentPath {
 
     /// A hidden path in the same folder, which no other has: for an item that gets this path when it is whole.
     #[must_use]
-    pub fn hidden_beside(&self) -> Self {
+    pub fn hidden_sibling(&self) -> Self {
         self.split().map_or_else(Self::default, |(folder, _)| folder).with(&next_hidden_name(None))
     }
 

@@ -46,7 +46,7 @@ pub enum NameTaken {
     /// It replaces that, if its precondition holds.
     #[default]
     Replace,
-    /// It gets the next name that is free ([`storage::leftover::names_beside`]).
+    /// It gets the next name that is free ([`storage::leftover::numbered_names`]).
     Beside,
 }
 

@@ -19,12 +19,12 @@ use units::DiskId;
 use crate::common::{DiskGroup, StoreCommon};
 use crate::disk::DiskHandle;
 use crate::event::EventListener;
-use crate::home::UploadRoots;
 use crate::index::IndexWriter;
 use crate::operation::{self, FolderHandle, NameRange, Operation, StoreQuery};
 use crate::path::is_hidden;
 use crate::shared::DiskUsable;
 use crate::stats::DiskStats;
+use crate::upload_root::UploadRoots;
 use crate::{
     ContentPath, Entry, ForbiddenBy, NameKind, Opened, Precondition, Published, StoreError, Upload, UploadClass,
     UploadPlace, UploadRequest, Want,

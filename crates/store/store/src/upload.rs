@@ -17,9 +17,9 @@ use units::{DiskId, Nanos, limits};
 use crate::StoreError;
 use crate::buffers::{BufferShare, Chunk, UPLOAD_BUFFER_BYTES, UploadBuffers, count, index};
 use crate::disk::DiskHandle;
-use crate::home::UploadRoot;
 use crate::operation::{self, Begun, Operation, UploadProgress, UploadTerms};
 use crate::request::{Published, RecordingMemory, UploadClass, UploadRequest};
+use crate::upload_root::UploadRoot;
 
 /// Bytes that a best-effort upload has in flight at most: enough to keep its disk busy while more come.
 const UPLOAD_BYTES_MAX: u64 = 8 * limits::CHUNK_BYTES;

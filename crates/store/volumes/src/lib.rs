@@ -18,11 +18,11 @@ mod known_generation;
 mod live;
 mod member;
 mod names;
+mod offline_volume;
 mod open;
 mod open_contents;
 mod open_disk;
 mod opener;
-mod own;
 mod part;
 mod recover;
 mod replace;
@@ -44,9 +44,9 @@ pub use disks::{VolumeDisks, check_apart};
 pub use find::{FoundDisks, UnusableDisk};
 pub use health::LastScrub;
 pub use info::{ServedVolume, UpkeepError, VolumeInfo, VolumeMemberInfo, VolumeWish};
+pub use offline_volume::{OwnVolume, UpkeepOutcome};
 pub use open::OpenVolume;
 pub use open_disk::{OpenDisk, VolumeDiskError, is_same_disk};
-pub use own::{OwnVolume, UpkeepOutcome};
 pub use stored_names::StoredNames;
 
 /// State that all threads of a volume share. It is held for look-ups and decisions, never while a disk works.

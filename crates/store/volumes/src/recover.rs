@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use storage::leftover::names_beside;
+use storage::leftover::numbered_names;
 use units::UploadId;
 use volume::Restored;
 
@@ -120,9 +120,9 @@ impl Core {
     }
 
     /// The path of an upload that replaces nothing: its own, or the first free one numbered after it.
-    pub(super) fn path_beside(&self, path: &ContentPath) -> Result<ContentPath, StoreError> {
+    pub(super) fn numbered_path(&self, path: &ContentPath) -> Result<ContentPath, StoreError> {
         let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
-        let mut paths = names_beside(own).filter_map(|name| folder.stored_child(&name).ok());
+        let mut paths = numbered_names(own).filter_map(|name| folder.stored_child(&name).ok());
         paths.find(|path| self.live.volume.is_free_name(&path.joined())).ok_or(StoreError::PreconditionFailed)
     }
 }

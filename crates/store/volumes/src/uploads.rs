@@ -216,7 +216,7 @@ impl Core {
         let keeps = upload.on_break == OnBreak::Keep;
         let checked = match upload.on_break {
             OnBreak::Discard | OnBreak::Resume(_) if given_up => Err(StoreError::Closed),
-            _ if is_beside => self.path_beside(&path),
+            _ if is_beside => self.numbered_path(&path),
             OnBreak::Discard | OnBreak::Resume(_) | OnBreak::Keep => {
                 self.check_precondition(&path.joined(), &precondition).map(|()| path.clone())
             }

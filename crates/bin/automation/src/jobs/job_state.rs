@@ -6,7 +6,7 @@ use std::path::Path;
 use api::JobRun;
 use serde::{Deserialize, Serialize};
 
-use crate::kept::keep;
+use crate::state_documents::keep;
 
 const FILE: &str = "jobs.json";
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use program::output::say;
 
 use super::queue::WaitingEvent;
-use crate::kept::keep;
+use crate::state_documents::keep;
 
 const FILE: &str = "webhooks.json";
 

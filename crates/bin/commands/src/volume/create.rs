@@ -13,8 +13,8 @@ use units::{ByteCount, counted};
 use volume::{NewVolume, Placement, Volume};
 use volumes::{VolumeDisks, check_apart};
 
+use super::existing_data::open_to_overwrite;
 use super::folder_layout::{FolderLayout, LayoutName, parse_folder_layout};
-use super::occupied::open_to_overwrite;
 use super::print;
 
 const EXAMPLES: &str = "\

@@ -74,7 +74,7 @@ fn lock(disk: &File) -> io::Result<()> {
 }
 
 /// Prints the line by which the configuration of a server names the volume from now on.
-pub(super) fn tell_configuration(disks: &[PathBuf]) {
+pub(super) fn print_configuration(disks: &[PathBuf]) {
     let whole = |disk: &PathBuf| disk.canonicalize().unwrap_or_else(|_| disk.clone()).display().to_string();
     let names: Vec<String> = disks.iter().map(whole).collect();
     // Ignore errors on stderr.

@@ -14,8 +14,8 @@ use units::{ByteCount, counted};
 use volume::{MemberId, Placement, Volume};
 use volumes::{OpenDisk, VolumeDiskError, VolumeWish, check_apart};
 
-use super::disks::{self, Purpose, refuse_missing, tell_configuration};
-use super::occupied::open_to_overwrite;
+use super::disks::{self, Purpose, print_configuration, refuse_missing};
+use super::existing_data::open_to_overwrite;
 use super::served::{ServedDisks, VolumeOfServer};
 use super::upkeep::look_after;
 use super::{NewDisk, print};
@@ -52,7 +52,7 @@ impl AddDisk {
             None => self.add(&named)?,
         };
         self.report(out, member.index(), volume.free_bytes())?;
-        tell_configuration(&all);
+        print_configuration(&all);
         Ok(())
     }
 
@@ -74,7 +74,7 @@ impl AddDisk {
         let volume = served.now()?;
         let number = volume.number_of(new)?;
         self.report(out, number, volume.status.free_bytes)?;
-        tell_configuration(&volume.disks());
+        print_configuration(&volume.disks());
         Ok(())
     }
 
@@ -143,7 +143,7 @@ impl RemoveDisk {
         };
         let line = format_args!("{} is out of the volume: {bytes} moved, {} free", self.old.display(), ByteCount(free));
         print(out, self.json.then(json), line)?;
-        tell_configuration(&self.disks.names.without(&self.old));
+        print_configuration(&self.disks.names.without(&self.old));
         Ok(())
     }
 
@@ -158,7 +158,7 @@ impl RemoveDisk {
         self.confirm()?;
         let moved = served.ask(&format!("disks/{number}/remove"), true, "remove")?.context("it was waited for")?;
         self.wait_until_free();
-        tell_configuration(&served.now()?.disks());
+        print_configuration(&served.now()?.disks());
         let parts = moved.copies_written;
         let json = || json!({ "disk": number, "device": self.old, "moved_parts": parts });
         let line = format_args!("{} is out of the volume: {} moved", self.old.display(), counted(parts, "part"));

@@ -7,12 +7,12 @@
 mod check;
 mod create;
 mod disks;
+mod existing_data;
 mod export;
 mod folder_layout;
 mod grow;
 mod import;
 mod mount;
-mod occupied;
 mod progress;
 mod rebuild;
 mod replace;
@@ -95,7 +95,7 @@ struct NewDisk {
 impl NewDisk {
     /// Makes it blank for a server, which takes no other, when `confirmed`. Its path as a part of an address.
     fn cleared(&self, confirmed: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
-        let new = occupied::open_to_overwrite(&self.new, self.force)?;
+        let new = existing_data::open_to_overwrite(&self.new, self.force)?;
         confirmed()?;
         new.preallocate().with_context(|| format!("cannot take the room of {}", self.new.display()))?;
         new.clear().with_context(|| format!("cannot write to {}", self.new.display()))?;

@@ -14,8 +14,8 @@ use units::counted;
 use volume::{MemberId, MemberState, Placement};
 use volumes::{UpkeepOutcome, check_apart, is_same_disk};
 
-use super::disks::{self, Purpose, tell_configuration};
-use super::occupied::open_to_overwrite;
+use super::disks::{self, Purpose, print_configuration};
+use super::existing_data::open_to_overwrite;
 use super::served::{ServedDisks, VolumeOfServer};
 use super::upkeep::look_after;
 use super::{NewDisk, print};
@@ -48,11 +48,11 @@ impl Replace {
             return self.ask(out, &served);
         }
         let all: Vec<PathBuf> = others.iter().chain([&self.coming.new]).cloned().collect();
-        let member = match self.going_on(&all) {
+        let member = match self.resumed_member(&all) {
             Some(resumed) => resumed,
             None => self.put_in(&others)?,
         };
-        tell_configuration(&all);
+        print_configuration(&all);
         if self.fill_later {
             return self.report_put_in(out, member);
         }
@@ -76,7 +76,7 @@ impl Replace {
         let number = served.number_of(&self.old)?;
         let device = self.coming.cleared(|| self.confirm())?;
         let filled = served.ask(&format!("disks/{number}/replace?device={device}"), !self.fill_later, "replace")?;
-        tell_configuration(&served.now()?.disks());
+        print_configuration(&served.now()?.disks());
         let Some(filled) = filled else { return self.report_put_in(out, MemberId(u8::try_from(number)?)) };
         let (device, written, lost) = (&self.coming.new, filled.copies_written, filled.copies_lost);
         let json = || json!({ "disk": number, "device": device, "written_parts": written, "lost_parts": lost });
@@ -90,7 +90,7 @@ impl Replace {
     }
 
     /// The volume, if its new disk is being filled already.
-    fn going_on(&self, all: &[PathBuf]) -> Option<MemberId> {
+    fn resumed_member(&self, all: &[PathBuf]) -> Option<MemberId> {
         if !self.coming.yes {
             return None;
         }

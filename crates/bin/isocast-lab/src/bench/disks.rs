@@ -18,7 +18,7 @@ use super::figure_table::{FigureOutput, FigureTable, TableFigure, median};
 use super::lab_disk::{DiskTiming, LabDisk};
 use super::server::RunningServer;
 use super::store_site::{StoreSite, UNIT};
-use super::{Stop, clock, files, joined, planned};
+use super::{Stop, clock, files, joined, plan_count};
 use crate::say;
 
 /// See the module.
@@ -279,7 +279,7 @@ fn counted(layout: &str, disks: u8) -> anyhow::Result<f64> {
     if layout == "mirror" {
         more.extend(["--survive-disk-loss", "false"]);
     }
-    Ok(f64::from(planned::count(WHOLE_RATE.0, memory, &more)?.streams))
+    Ok(f64::from(plan_count::count(WHOLE_RATE.0, memory, &more)?.streams))
 }
 
 /// Seconds until both are read.

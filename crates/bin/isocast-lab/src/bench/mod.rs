@@ -32,7 +32,7 @@ mod nginx;
 mod papers;
 mod parts;
 mod plain;
-mod planned;
+mod plan_count;
 mod promises;
 mod quantiles;
 mod reasons;

@@ -11,7 +11,7 @@ use super::report::{self, ExperimentKind, MostStreams, Results};
 use super::search::Most;
 use super::server::{Choice, ServerGround};
 use super::summary::Run;
-use super::{Stop, lab_disk, planned, scratch, table, yardstick};
+use super::{Stop, lab_disk, plan_count, scratch, table, yardstick};
 use crate::say;
 
 /// Under this name the disk profile that our server measured is kept.
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
         let uploads = run.uploads.as_ref();
         let planned = match (run.server_counts, self.ground.state.as_deref()) {
             (Some(words), Some(state)) => {
-                planned::of(state, run.rate_bps, words.buffer_bytes, &self.ground.serve_args)?
+                plan_count::of(state, run.rate_bps, words.buffer_bytes, &self.ground.serve_args)?
             }
             _ => None,
         };

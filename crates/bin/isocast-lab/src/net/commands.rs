@@ -9,8 +9,8 @@ use units::Nanos;
 
 use super::daemon::{self, COMMANDS};
 use super::figures::FiguresCommand;
-use super::home::NetworkFolder;
 use super::hub::Cables;
+use super::network_folder::NetworkFolder;
 use super::transfer::{ServeCommand, TestCommand};
 use super::up::{NetUp, down};
 use crate::tell_down;

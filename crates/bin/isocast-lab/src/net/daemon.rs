@@ -10,8 +10,8 @@ use anyhow::{Context, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::guests::{Guests, INIT};
-use super::home::{self, NetworkFolder};
 use super::hub::{Cables, Hub};
+use super::network_folder::{self, NetworkFolder};
 use crate::say;
 use crate::stop::Stop;
 
@@ -74,7 +74,8 @@ fn serve(home: &NetworkFolder, nodes: usize, rate_bps: Option<u64>, cables: Cabl
 }
 
 fn converse(mut stream: &UnixStream, guests: &Guests, cables: &Mutex<Cables>, stop: &Stop) {
-    let answered = stream.set_nonblocking(false).and_then(|()| home::line(stream)).map_err(anyhow::Error::from);
+    let answered =
+        stream.set_nonblocking(false).and_then(|()| network_folder::line(stream)).map_err(anyhow::Error::from);
     let answer = answered.and_then(|line| obey(&line, stream, guests, cables, stop));
     // The caller may have gone.
     let _ = match answer {

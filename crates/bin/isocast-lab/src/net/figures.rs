@@ -19,7 +19,7 @@ use units::{BitRate, real};
 
 use super::daemon::Stat;
 use super::experiments::{NetCase, NetExperiment, Way};
-use super::home::NetworkFolder;
+use super::network_folder::NetworkFolder;
 use super::up::{NetUp, down};
 use crate::bench::{Host, Plot, PlotLine, align};
 use crate::say;

@@ -10,8 +10,8 @@ mod daemon;
 mod experiments;
 mod figures;
 mod guests;
-mod home;
 mod hub;
+mod network_folder;
 mod transfer;
 mod up;
 

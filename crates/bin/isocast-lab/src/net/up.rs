@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use units::{BitRate, Nanos};
 
-use super::home::NetworkFolder;
+use super::network_folder::NetworkFolder;
 use super::{daemon, guests};
 use crate::say;
 

@@ -178,7 +178,7 @@ impl ConfigArgs {
     pub fn run(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         match &self.command {
             ConfigCommand::Check { file, json } => {
-                let checked = Config::load_with_parts(file).and_then(|config| config.check_here().map(|()| config));
+                let checked = Config::load_with_parts(file).and_then(|config| config.check_machine().map(|()| config));
                 let hints = checked.as_ref().map(Config::hints).unwrap_or_default();
                 if *json {
                     let problems: Vec<_> = checked

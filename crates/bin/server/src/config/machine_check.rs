@@ -24,7 +24,7 @@ impl Config {
     ///
     /// # Errors
     /// All of it at once.
-    pub(crate) fn check_here(&self) -> Result<(), ConfigError> {
+    pub(crate) fn check_machine(&self) -> Result<(), ConfigError> {
         let mut problems = Vec::from_iter(self.nothing_served());
         let mut add = |key: &str, message: String| {
             problems.push(Problem { origin: None, key: Some(key.to_owned()), message });
@@ -150,7 +150,7 @@ mod tests {
 
     fn problems(text: &str) -> String {
         let config = Config::load_file("f.toml".as_ref(), text).expect("a good text");
-        config.check_here().map_or_else(|error| error.to_string(), |()| String::new())
+        config.check_machine().map_or_else(|error| error.to_string(), |()| String::new())
     }
 
     #[test]

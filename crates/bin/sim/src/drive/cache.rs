@@ -97,7 +97,7 @@ impl WriteCache {
             last += 1;
         }
         if mixed_epochs {
-            return self.accept_beside_older(start, end, now, geometry);
+            return self.accept_next_to_older(start, end, now, geometry);
         }
         if first == last && self.extents.len() >= self.extents_max {
             return false;
@@ -120,7 +120,7 @@ impl WriteCache {
 
     /// A flush waits for a neighbour: where the new data overlaps it, the old place stays dirty (and is written with
     /// the new data); the rest becomes an extent of its own.
-    fn accept_beside_older(&mut self, start: u64, end: u64, now: Nanos, geometry: &Geometry) -> bool {
+    fn accept_next_to_older(&mut self, start: u64, end: u64, now: Nanos, geometry: &Geometry) -> bool {
         let (mut start, mut end) = (start, end);
         for e in &self.extents {
             if e.start <= start && start < e.end {

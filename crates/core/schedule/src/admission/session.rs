@@ -24,7 +24,7 @@ impl Admission {
         // the player may leave again.
         let rounds = request.rounds_played(self.resources.table(held.request.disk).round());
         let changes = request.rate == held.request.rate && rounds >= 1.0;
-        let mean = held.session.mean_beside();
+        let mean = held.session.mean_small_reads();
         if changes {
             let blocks = |admission: &Self, part: &Reservation| {
                 let request = requests.iter().find(|request| request.disk == part.request.disk)?;
@@ -67,13 +67,13 @@ impl Admission {
             table.promise(&demand);
             let reservation = self.find_mut(part).expect("found above");
             reservation.demand = demand;
-            reservation.session.promise_beside(beside);
+            reservation.session.promise_small_reads(beside);
             next = held.further;
         }
     }
 
     /// Reserves buffers for a small read with the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
-    /// is of the session's share, by a clock of their own ([`Admission::deadline_beside`]), and the share grows by the time of such
+    /// is of the session's share, by a clock of their own ([`Admission::small_read_deadline`]), and the share grows by the time of such
     /// reads where there is room; in a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
     /// `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {

@@ -51,12 +51,12 @@ pub struct BlockDeadline {
 pub(super) struct SessionClocks {
     /// The deadline of the last block; none before the first.
     block: Option<Nanos>,
-    beside: ReadsBeside,
+    beside: SmallReads,
 }
 
 /// Small reads that accompany the blocks of a session: sound, subtitles, an index.
 #[derive(Debug, Clone, Copy, Default)]
-struct ReadsBeside {
+struct SmallReads {
     /// Their disk time since the last block; none before the second block: with those its player fills its buffer.
     since: Option<RoundLoad>,
     /// Between two blocks, in the mean; before the second block that of one of them.
@@ -71,7 +71,7 @@ impl Admission {
     /// The deadline of a small read with the blocks of a session: it is played together with them, and due by a clock of its own, so that
     /// sound that its player requests far ahead takes no time from its pictures. The first one's disk time is promised for each block to
     /// come, where there is room. Without a share for such reads it is due in the time of a block, and moves the clock of the blocks as well.
-    pub fn deadline_beside(&mut self, session: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
+    pub fn small_read_deadline(&mut self, session: ReservationId, read: SessionRead) -> Option<BlockDeadline> {
         let request = self.find(session)?.request;
         let (transfer, seeks) = one_block(&request, read.bytes);
         let clocks = &mut self.find_mut(session)?.session;
@@ -83,7 +83,7 @@ impl Admission {
         let (held, table) = (self.find(session)?, self.resources.table(request.disk));
         // A session that shares reads has no share: a block lasts for as long as it plays, and no clock runs.
         let block = held.lasts(request.length, table).unwrap_or(request.rate.time_for(request.length));
-        let own = held.lasts_beside(read.bytes, table);
+        let own = held.small_read_duration(read.bytes, table);
         let lasts = own.map_or(block, |own| own.min(block));
         let (at, promised) = read.due(held.session.beside.clock, lasts);
         let unpromised = if own.is_none() { held.lasts(read.bytes, table) } else { None };
@@ -117,7 +117,7 @@ impl Reservation {
     }
 
     /// How long a small read lasts at the share of such reads, if there is one.
-    fn lasts_beside(&self, bytes: u64, table: &DiskTable) -> Option<Nanos> {
+    fn small_read_duration(&self, bytes: u64, table: &DiskTable) -> Option<Nanos> {
         let share = self.session.beside.share;
         let is_promised = !self.shares && share.seeks > 0.0;
         is_promised.then(|| lasts_at(table, &self.request, bytes, (share.transfer, share.seeks)))
@@ -134,8 +134,8 @@ fn lasts_at(table: &DiskTable, request: &AdmissionRequest, bytes: u64, share: (f
 
 impl SessionClocks {
     /// A block is requested: the disk time of the small reads between two blocks, in the mean with the time before.
-    pub(super) fn mean_beside(&self) -> RoundLoad {
-        let ReadsBeside { since, mean, .. } = self.beside;
+    pub(super) fn mean_small_reads(&self) -> RoundLoad {
+        let SmallReads { since, mean, .. } = self.beside;
         since.map_or(mean, |since| since.plus(mean).scaled(MEAN_WEIGHT))
     }
 
@@ -145,12 +145,12 @@ impl SessionClocks {
     }
 
     /// A part of the session's demand in a round is promised for the small reads.
-    pub(super) const fn promise_beside(&mut self, share: RoundLoad) {
+    pub(super) const fn promise_small_reads(&mut self, share: RoundLoad) {
         self.beside.share = share;
     }
 }
 
-impl ReadsBeside {
+impl SmallReads {
     /// Counts a read; the mean, where it is to be promised: before the second block, once a read is known.
     fn enter(&mut self, read: RoundLoad) -> Option<RoundLoad> {
         if let Some(since) = &mut self.since {

@@ -212,7 +212,7 @@ fn small_reads_beside_a_session_have_a_clock_of_their_own_and_its_share_grows_by
     admission.deadline(id, read_at(now, SEGMENT, IDLE));
     let (sounds, promised): (Vec<_>, Vec<_>) = (0..3)
         .map(|_| {
-            let due = admission.deadline_beside(id, read_at(now, 96_000, far)).expect("of its share");
+            let due = admission.small_read_deadline(id, read_at(now, 96_000, far)).expect("of its share");
             (due, admission.table(DiskId(0)).promised_share())
         })
         .unzip();
@@ -239,7 +239,7 @@ fn small_reads_beside_a_session_have_a_clock_of_their_own_and_its_share_grows_by
     assert!(admission.accompany(beside, &sound).is_none(), "there is no such session any more");
     admission.share(id);
     assert!(admission.accompany(id, &sound).is_some(), "one that shares reads plays sound as well");
-    assert!(admission.deadline_beside(id, read_at(now, 96_000, IDLE)).is_some(), "with its blocks");
+    assert!(admission.small_read_deadline(id, read_at(now, 96_000, IDLE)).is_some(), "with its blocks");
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn small_reads_without_room_for_them_are_of_the_time_of_the_blocks() {
     let sound = AdmissionRequest { length: 96_000, rate: BitRate(0), ..request(0) };
     admission.accompany(id, &sound).expect("there is memory");
     admission.deadline(id, read_at(now, SEGMENT, IDLE));
-    admission.deadline_beside(id, read_at(now, 96_000, far));
+    admission.small_read_deadline(id, read_at(now, 96_000, far));
     let due = admission.deadline(id, read_at(now, SEGMENT, far)).expect("it has its share").at.saturating_sub(now);
     assert!(due > Nanos::from_millis(6_300), "a seek later: {due}");
 }

@@ -60,7 +60,7 @@ impl Admission {
         self.set_pages_of(id, pages, 0);
         let reservation = self.find_mut(id).expect("found above");
         (reservation.shares, reservation.demand, reservation.request) = (false, demand, request);
-        reservation.session.promise_beside(RoundLoad::default());
+        reservation.session.promise_small_reads(RoundLoad::default());
         // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
         self.resources.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);

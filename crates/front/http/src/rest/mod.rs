@@ -74,7 +74,7 @@ async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<
     match found.route.call {
         Call::Document => Ok(Reply::with_body(StatusCode::OK, "application/json", openapi::text())),
         Call::Removals => Ok(removals::answer(exchange).await),
-        // A GET is answered by `ongoing`.
+        // A GET is answered by `generated_answers`.
         Call::Archive => Archive::begin(exchange).await.map(|(_, reply)| reply),
         Call::Trash | Call::RestoreTrash | Call::RemoveTrash => trash::answer(exchange, found).await,
         Call::Details => details::answer(exchange).await,

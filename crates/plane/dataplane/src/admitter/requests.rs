@@ -79,7 +79,7 @@ impl Admitter {
         let BlockSending { takes, edges } = BlockSending::of(rate, payload, context.config.tick);
         let read = SessionRead { bytes: payload, room_at: conditions.room_at, requested_at, now: context.now };
         let deadline = match session {
-            Some(session) => self.admission.deadline_beside(session, read),
+            Some(session) => self.admission.small_read_deadline(session, read),
             None => reservation.held().and_then(|id| self.admission.deadline(id, read)),
         };
         let block = deadline.map(|BlockDeadline { at, promised, is_first }| BlockTimes {

@@ -87,7 +87,7 @@ impl Fetcher {
         let Some(ReadPlan { rate: ReadRate { rate, .. }, .. }) = stream.plan() else { return };
         // A block is sent once all of it is in the buffers: it comes in one go, and then waits for the disk no more.
         let first_ticks = rate.bytes_in(context.config.tick.saturating_mul(START_TICKS));
-        if !stream.start_is_there(if stream.is_whole() { stream.payload() } else { first_ticks }, &self.buffers) {
+        if !stream.has_first_bytes(if stream.is_whole() { stream.payload() } else { first_ticks }, &self.buffers) {
             return;
         }
         if stream.is_whole() {

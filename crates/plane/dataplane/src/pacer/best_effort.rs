@@ -63,7 +63,7 @@ impl BestEffort {
     }
 
     /// Bytes that they may send in this step.
-    fn left_in_step(&mut self, step: u64) -> u64 {
+    fn remaining_in_step(&mut self, step: u64) -> u64 {
         if self.step.0 != step {
             self.step = (step, STEP_BYTES);
         }
@@ -213,7 +213,7 @@ impl Pacer {
         // due since.
         let tick = context.config.tick;
         let at = Nanos(now.0 - now.0 % tick.0);
-        let in_step = self.best_effort.left_in_step(self.steps.index_at(now));
+        let in_step = self.best_effort.remaining_in_step(self.steps.index_at(now));
         let stream = &mut self.streams[slot as usize];
         let link = stream.link;
         let there = stream.fetched - stream.send.payload;

@@ -21,7 +21,7 @@ use super::Worker;
 use super::content;
 use super::folders::{Folders, FoundName};
 use super::upload::{folder_for, give_time};
-use crate::beneath::reopen;
+use crate::contained_open::reopen;
 use crate::root::Root;
 
 /// Names that have changed.

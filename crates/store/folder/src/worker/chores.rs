@@ -15,7 +15,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, ftruncate, statat, unli
 use storage::leftover::{Leftover, leftover};
 use units::Nanos;
 
-use crate::beneath;
+use crate::contained_open;
 use crate::open_folder::{Leftovers, OpenFolder};
 use store::entry::Stamp;
 use store::hidden::our_run;
@@ -149,7 +149,7 @@ impl Chores {
     }
 
     /// A new content is there: find its rate.
-    pub(super) fn look_into(&mut self, root: usize, path: ContentPath) {
+    pub(super) fn search_folder(&mut self, root: usize, path: ContentPath) {
         if path.components().last().is_some_and(|name| is_media(name)) {
             self.add(ChoreStep::Content { root, path });
         }
@@ -172,11 +172,11 @@ impl Chores {
 
     /// Does one step. Returns the recordings that it found left by a crash.
     pub(super) fn step(&mut self, folders: &Folders) -> Vec<LeftRecording> {
-        if self.free_some(folders) { Vec::new() } else { self.look_on(folders) }
+        if self.free_some(folders) { Vec::new() } else { self.continue_search(folders) }
     }
 
     /// Looks through the folders for one more step.
-    fn look_on(&mut self, folders: &Folders) -> Vec<LeftRecording> {
+    fn continue_search(&mut self, folders: &Folders) -> Vec<LeftRecording> {
         match self.steps.pop() {
             None => {}
             Some(ChoreStep::Recordings { root, path, folder, hidden }) => {
@@ -278,7 +278,7 @@ impl Chores {
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Directory => self.add(ChoreStep::Directory { root, path: child }),
                 FileType::RegularFile if folders.common.index.rate(&Stamp::of(&stat)).is_none() => {
-                    self.look_into(root, child)
+                    self.search_folder(root, child)
                 }
                 _ => {}
             }
@@ -294,7 +294,7 @@ impl Chores {
         }
         // A lease that another program holds on it (Samba) would be waited for.
         let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-        let file = beneath::reopen(handle, flags).ok()?;
+        let file = contained_open::reopen(handle, flags).ok()?;
         Some(RemovedFile { file, device: stamp.device, inode: stamp.inode, steps: None })
     }
 

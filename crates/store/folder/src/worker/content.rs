@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use storage::uploads::JournalId;
 use units::{ContentVersion, DiskId, limits};
 
-use crate::beneath;
+use crate::contained_open;
 use crate::root::Root;
 use store::StoreError;
 use store::entry::Stamp;
@@ -128,9 +128,9 @@ impl KnownVersions {
         };
         lock(&self.access).insert(device, access);
         let direct = if access == FileAccess::Direct { OFlags::DIRECT } else { OFlags::empty() };
-        let file = beneath::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
+        let file = contained_open::reopen(handle, OFlags::RDONLY | OFlags::NOATIME | OFlags::CLOEXEC | direct)
             // NOATIME is the owner's privilege.
-            .or_else(|_| beneath::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
+            .or_else(|_| contained_open::reopen(handle, OFlags::RDONLY | OFlags::CLOEXEC | direct))?;
         Ok((file, access))
     }
 }
@@ -236,7 +236,7 @@ fn magic(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 
 /// Tries one aligned direct read.
 fn reads_directly(handle: BorrowedFd<'_>) -> Result<FileAccess, Errno> {
-    let file = match beneath::reopen(handle, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC) {
+    let file = match contained_open::reopen(handle, OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC) {
         Err(Errno::INVAL) => return Ok(FileAccess::Buffered),
         other => other?,
     };

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use storage::leftover;
 
 use super::chores::{ChoreStep, Chores, DiscardedItem};
-use crate::beneath;
+use crate::contained_open;
 use crate::open_folder::{Leftovers, OpenFolder};
 
 impl Chores {
@@ -34,7 +34,7 @@ impl Chores {
     }
 
     fn unlink_discarded(&mut self, folder: BorrowedFd<'_>, name: &OsStr) {
-        let handle = beneath::open_real(folder, name.as_ref(), OFlags::PATH);
+        let handle = contained_open::open_real(folder, name.as_ref(), OFlags::PATH);
         let removed = handle.ok().and_then(|handle| {
             let stat = fstat(&handle).ok()?;
             let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -58,7 +58,8 @@ fn take_apart(item: DiscardedItem, mut unlink: impl FnMut(BorrowedFd<'_>, &OsStr
         }
         Ok(()) | Err(_) => return Vec::new(),
     }
-    let Ok(opened) = beneath::open_real(parent.as_fd(), name.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY) else {
+    let Ok(opened) = contained_open::open_real(parent.as_fd(), name.as_ref(), OFlags::RDONLY | OFlags::DIRECTORY)
+    else {
         return Vec::new();
     };
     let Ok(below) = opened.try_clone().map(Arc::new) else { return Vec::new() };

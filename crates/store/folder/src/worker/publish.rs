@@ -11,7 +11,7 @@ use content::FreshContent;
 use media::{ProbeBudget, probe};
 use rustix::fs::{OFlags, fstat};
 use rustix::io::Errno;
-use storage::leftover::names_beside;
+use storage::leftover::numbered_names;
 use units::UploadId;
 
 use crate::root::{Identity, Root};
@@ -40,7 +40,8 @@ impl Worker {
         let (root, path, parent) = (target.root, target.path.clone(), target.parent);
         let named = if given_up || target.name_taken == NameTaken::Beside {
             let root = self.folders.root(root);
-            root.and_then(|root| is_still_there(&root, &path, parent)).and_then(|()| self.name_beside(upload, &path))
+            root.and_then(|root| check_folder_unchanged(&root, &path, parent))
+                .and_then(|()| self.publish_numbered(upload, &path))
         } else {
             let precondition = target.precondition.clone();
             self.give_name(upload, root, &path, parent, &precondition)
@@ -121,7 +122,7 @@ impl Worker {
         if !precondition.holds(existing.as_ref().map(|found| found.entry.existing())) {
             return Err(StoreError::PreconditionFailed);
         }
-        is_still_there(&root, path, parent)?;
+        check_folder_unchanged(&root, path, parent)?;
         let name = path.components().last().map_or("", String::as_str);
         let removed =
             existing.as_ref().and_then(|found| self.chores.prepare_removal(found.handle.as_fd(), &found.stat));
@@ -140,10 +141,10 @@ impl Worker {
     }
 
     /// Gives an upload its name, or the first free one numbered after it.
-    fn name_beside(&mut self, upload: UploadId, path: &ContentPath) -> Result<Published, StoreError> {
+    fn publish_numbered(&mut self, upload: UploadId, path: &ContentPath) -> Result<Published, StoreError> {
         let Some((folder, own)) = path.split() else { return Err(StoreError::IsDirectory) };
         let Some(target) = self.uploads.file_mut(upload) else { return Err(StoreError::Closed) };
-        for name in names_beside(own) {
+        for name in numbered_names(own) {
             let path = folder.stored_child(&name).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name))?;
             match target.temporary.publish_new(&name) {
                 Ok(()) => return self.published(upload, path, None),
@@ -175,7 +176,7 @@ impl Worker {
 
 /// Fails unless the directory that an upload was begun in is still the one of its path: a file system that was mounted over it
 /// since would hide the content.
-fn is_still_there(root: &Root, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
+fn check_folder_unchanged(root: &Root, path: &ContentPath, begun_in: Identity) -> Result<(), StoreError> {
     let parent = path.split().map(|(parent, _)| parent).unwrap_or_default();
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let directory = root.open_path(&parent, flags);

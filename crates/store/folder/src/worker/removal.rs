@@ -5,7 +5,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-use crate::beneath;
+use crate::contained_open;
 use crate::open_folder::OpenFolder;
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat, unlinkat};
 use store::entry::Stamp;
@@ -38,8 +38,8 @@ impl Worker {
     fn unlink_met(&mut self, folder: &FolderHandle, path: &Path, stamp: &Stamp) -> Result<OwnedFd, StoreError> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(StoreError::IsDirectory) };
         let directory =
-            beneath::open_real(folder.state::<OpenFolder>()?.fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let handle = beneath::open_real(directory.as_fd(), name.as_ref(), OFlags::PATH)?;
+            contained_open::open_real(folder.state::<OpenFolder>()?.fd(), parent, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let handle = contained_open::open_real(directory.as_fd(), name.as_ref(), OFlags::PATH)?;
         let stat = fstat(&handle)?;
         if !Stamp::of(&stat).is_as_written(stamp) {
             return Err(StoreError::PreconditionFailed);

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::group::{RunGroup, groups};
 use super::host::Host;
-use super::planned::Planned;
+use super::plan_count::Planned;
 use super::summary::Run;
 use super::yardstick::Yardstick;
 use units::BitRate;

@@ -5,8 +5,8 @@
 //! served. Not here: figures over many sizes (`figures`), the transport of messages (the crate `net`).
 
 mod advice;
+mod byte_transfer;
 mod counters;
-mod moving;
 mod report;
 mod serve;
 mod test;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use socket2::Socket;
 use units::{BitRate, ByteCount, Nanos};
 
+use super::byte_transfer::SideMoved;
 use super::counters::NetCounters;
-use super::moving::SideMoved;
 use super::wire::{Carrier, Side, TestPlan, TrafficPattern};
 
 /// The shape of the JSON.

@@ -16,8 +16,8 @@ use clap::Args;
 use net::{Coalescing, Connection, Listener, Numbered, SharedSecret, Transport};
 use socket2::Socket;
 
+use super::byte_transfer::{self, Watch};
 use super::counters::NetCounters;
-use super::moving::{self, Watch};
 use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, hear, tell};
 use super::{TokenArgs, advice, check_reach, place, report};
 use crate::say;
@@ -179,7 +179,7 @@ impl Receiving {
         let (before, watch) = (NetCounters::read(), Watch::default());
         let closer = socket.try_clone().context("a second handle of the socket")?;
         let (moved, sent) = std::thread::scope(|scope| {
-            let mover = scope.spawn(|| moving::receive(socket, &plan, &watch));
+            let mover = scope.spawn(|| byte_transfer::receive(socket, &plan, &watch));
             let sent = hear(&mut control);
             match &sent {
                 Ok(Some(FromSender::Sent { messages, .. })) => watch.expected.store(*messages, Ordering::Relaxed),

@@ -13,8 +13,8 @@ use net::{Coalescing, ConnectError, Connection, Numbered, SharedSecret, Transpor
 use socket2::Socket;
 use units::ByteCount;
 
+use super::byte_transfer::{self, SenderPace, Watch};
 use super::counters::NetCounters;
-use super::moving::{self, SenderPace, Watch};
 use super::report::{self, NetReport};
 use super::serve::{self, Receiving};
 use super::wire::{Carrier, FromReceiver, FromSender, Side, TestPlan, TrafficPattern, hear, tell};
@@ -181,7 +181,8 @@ impl TestCommand {
         // The watching thread may have given up.
         let _ = begins.send(());
         let pace = SenderPace { count: self.count.unwrap_or(u64::MAX), every: self.every };
-        let moved = moving::send(socket, plan, pace, watch).with_context(|| format!("after {}", watch.count()))?;
+        let moved =
+            byte_transfer::send(socket, plan, pace, watch).with_context(|| format!("after {}", watch.count()))?;
         tell(&control, &FromSender::Sent { messages: moved.messages, bytes: moved.bytes })?;
         let Some(FromReceiver::Received(received)) = hear(&mut control)? else {
             bail!("the receiver ended before it reported its bytes: see its output")

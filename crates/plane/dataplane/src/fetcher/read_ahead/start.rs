@@ -51,7 +51,7 @@ impl ReadAhead {
     }
 
     /// Whether its first bytes are in the buffers: `least` of them, and as many as an ordinary start reads.
-    pub(in super::super) fn start_is_there(&self, least: u64, buffers: &BufferPool) -> bool {
+    pub(in super::super) fn has_first_bytes(&self, least: u64, buffers: &BufferPool) -> bool {
         let (mut cursor, enough) = (self.send, START_BYTES.max(least));
         while let Some((key, _, left)) = cursor.next_content(self.segment_list()) {
             if cursor.payload - self.send.payload >= enough {

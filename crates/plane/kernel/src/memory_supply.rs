@@ -15,7 +15,7 @@ use rustix::thread::CpuSet;
 use units::limits;
 
 use crate::arena::Arena;
-use crate::available::available_bytes;
+use crate::available_memory::available_bytes;
 use crate::helpers::{HelperSetup, HelperWork, Helpers};
 
 /// Time between two checks of the memory that could be had.

@@ -11,7 +11,7 @@ use http_types::header::{ACCEPT, CACHE_CONTROL};
 use http_types::{HeaderName, Method, StatusCode};
 use service::access::{Permit, ToObserve};
 use service::figures;
-use service::latest::RecentEvents;
+use service::recent_events::RecentEvents;
 use tokio::time::sleep;
 
 use crate::exchange::Exchange;

@@ -15,7 +15,7 @@ use crate::message::reply::{After, Reply, render_head};
 use crate::route_table::find;
 use crate::routes::Call;
 use crate::streamed::{Framing, PieceSink, Streamed};
-use crate::{follow, live};
+use crate::{event_feed, live};
 
 /// An answer to be sent.
 pub(crate) enum Ongoing {
@@ -27,7 +27,7 @@ pub(crate) enum Ongoing {
 /// True for a request that has such an answer.
 pub(crate) fn is_request(head: &RequestHead) -> bool {
     let is_archive = || find("GET", &head.path).is_ok_and(|found| found.route.call == Call::Archive);
-    head.method == Method::GET && (follow::is_follow_request(head) || is_archive())
+    head.method == Method::GET && (event_feed::is_follow_request(head) || is_archive())
 }
 
 impl Ongoing {
@@ -36,8 +36,8 @@ impl Ongoing {
     /// # Errors
     /// The answer to a client that has no right to it.
     pub(crate) async fn begin(exchange: &Exchange) -> Result<(Self, Reply), Reply> {
-        let (ongoing, mut reply) = if follow::is_follow_request(&exchange.head) {
-            let (permit, reply) = follow::begin(exchange).await?;
+        let (ongoing, mut reply) = if event_feed::is_follow_request(&exchange.head) {
+            let (permit, reply) = event_feed::begin(exchange).await?;
             let is_live = exchange.head.path == live::PATH;
             (if is_live { Self::Live(permit) } else { Self::Events(permit) }, reply)
         } else {
@@ -59,8 +59,8 @@ impl Ongoing {
     /// Sends the body; none if it broke off.
     pub(crate) async fn send(self, exchange: &Exchange, sink: &mut impl PieceSink) -> Option<()> {
         match self {
-            Self::Events(permit) => follow::follow(exchange, &permit, sink).await,
-            Self::Live(permit) => follow::follow_figures(exchange, &permit, sink).await,
+            Self::Events(permit) => event_feed::follow(exchange, &permit, sink).await,
+            Self::Live(permit) => event_feed::follow_figures(exchange, &permit, sink).await,
             Self::Archive(archive) => archive.send(exchange, sink).await,
         }
     }
