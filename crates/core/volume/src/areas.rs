@@ -1,5 +1,7 @@
 //! Places of superblocks, journal and units on a disk: plain arithmetic.
 
+use std::ops::Range;
+
 use crate::{BLOCK_BYTES, CreateError};
 
 /// Space at both ends of a disk for two copies of the superblock each.
@@ -30,6 +32,9 @@ impl Areas {
     pub const fn unit_bytes_allowed(unit_bytes: u64) -> bool {
         unit_bytes.is_power_of_two() && unit_bytes >= 64 << 10 && unit_bytes <= 32 << 20
     }
+
+    /// Lengths of a half of the journal that a superblock may state.
+    pub const JOURNAL_HALVES: Range<u64> = 1 << 16..1 << 40;
 
     /// The journal's half for disks of these sizes (bytes): room for the catalogue of all their units.
     #[must_use]

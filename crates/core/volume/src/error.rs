@@ -16,6 +16,9 @@ pub enum CreateError {
     /// The unit is none of the sizes allowed.
     #[error("a unit of {0} bytes is not possible: choose a power of two from 64 KiB to 32 MiB")]
     UnitSize(u64),
+    /// The disks have more units of this size than a journal can list.
+    #[error("a journal cannot list all units of {0} bytes on these disks: choose larger ones")]
+    TooManyUnits(u64),
     /// No disk, or too many.
     #[error("a volume has 1 to 32 disks, a mirror at least 2; {0} were named")]
     DiskCount(usize),

@@ -235,7 +235,7 @@ impl Superblock {
             && self.member.index() < self.members.len()
             && Areas::unit_bytes_allowed(self.unit_bytes)
             && self.journal_half.is_multiple_of(crate::BLOCK_BYTES)
-            && (1 << 16..1 << 40).contains(&self.journal_half)
+            && Areas::JOURNAL_HALVES.contains(&self.journal_half)
             && self.generation < 1 << (64 - STATE_BITS)
             && self.members.iter().all(|member| member.size < 1 << 56 && fits(member))
             && (1..=NAME_MAX).contains(&self.name.len())

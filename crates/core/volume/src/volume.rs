@@ -49,6 +49,9 @@ impl NewVolume {
             return Err(CreateError::UnitSize(self.unit_bytes));
         }
         let journal_half = Areas::journal_half_for(&self.sizes, self.unit_bytes);
+        if !Areas::JOURNAL_HALVES.contains(&journal_half) {
+            return Err(CreateError::TooManyUnits(self.unit_bytes));
+        }
         let areas = self.sizes.iter().map(|size| Areas::for_disk(*size, journal_half, self.unit_bytes));
         let areas = areas.collect::<Result<Vec<_>, _>>()?;
         let record = |areas: &Areas| MemberRecord { size: areas.size, state: MemberState::Active, since: 0 };

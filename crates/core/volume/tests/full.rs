@@ -2,7 +2,7 @@
 #![allow(clippy::cast_possible_truncation, reason = "lengths of the test are small")]
 
 use crate::common::{MemoryDisk, MemoryDisks, UNIT, new_volume, padded, payload, read_content};
-use volume::{DiskWrite, DraftBytes, DraftStep, Drafts, MemberId, Placement, Volume};
+use volume::{CreateError, DiskWrite, DraftBytes, DraftStep, Drafts, MemberId, NewVolume, Placement, Volume};
 
 const DISK: u64 = 6 << 20;
 
@@ -51,4 +51,11 @@ fn recordings_that_fill_a_volume_are_contents_as_far_as_they_came() {
         assert!(length > UNIT && content.length == length, "{length}");
         assert!(read_content(&volume, &content, &mut disks) == Some(payload(seed, 0, length)));
     }
+}
+
+#[test]
+fn units_that_no_journal_can_list_are_refused() {
+    let small = NewVolume { unit_bytes: 64 << 10, ..new_volume(Placement::Span, vec![1 << 55]) };
+    assert_eq!(Volume::create(small).expect_err("too many units"), CreateError::TooManyUnits(64 << 10));
+    Volume::create(new_volume(Placement::Span, vec![1 << 40])).expect("room in the journal");
 }

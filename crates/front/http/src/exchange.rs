@@ -116,7 +116,7 @@ impl Exchange {
         }
         // Firefox shows its user nothing of a problem's media type.
         if (reply.status.is_client_error() || reply.status.is_server_error()) && self.prefers_page() {
-            reply = reply.as_plain_text();
+            reply = reply.into_plain_text();
         }
         self.add_fields(&mut reply);
         let (status, mut sent) = (reply.status, reply.body_bytes(&self.head.method));

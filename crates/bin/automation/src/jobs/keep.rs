@@ -75,7 +75,7 @@ pub(super) async fn keep(
     let limits = by_clock(limits, clock_lead(service));
     let left = look.remove(service, &limits, (&mut failures, stop), done, |reason| Remover::Job { name, reason });
     left.await;
-    failures.judge("passed over, the others were looked at")
+    failures.judge("passed over; the others were checked")
 }
 
 /// The contents that would go now by these limits; nothing is removed.

@@ -101,5 +101,5 @@ async fn count(
     let remover = |reason| Remover::Quota { folder, reason };
     let made_room = |bytes| quota.made_room(bytes);
     look.remove(service, &limits, (&mut failures, stop), made_room, remover).await;
-    failures.judge("passed over, the others were looked at")
+    failures.judge("passed over; the others were checked")
 }

@@ -176,7 +176,7 @@ fn shown(found: &[Finding], server: bool) -> String {
         text.push_str("nothing found\n");
     }
     if !server {
-        text.push_str("no server answers: its own figures were not looked at (`--url` names it)\n");
+        text.push_str("no server answers: its own figures were not checked (`--url` names it)\n");
     }
     text
 }

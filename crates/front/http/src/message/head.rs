@@ -88,7 +88,7 @@ pub enum HeadError {
     #[error("this is not an HTTP/1.1 request: {0}")]
     Malformed(&'static str),
     /// RFC 9110 §9.1.
-    #[error("no such method is known here")]
+    #[error("this method is unknown")]
     UnknownMethod,
     /// Another version of HTTP.
     #[error("only HTTP/1.0 and HTTP/1.1 are spoken here")]

@@ -125,7 +125,7 @@ impl Reply {
 
     /// A problem as the browser of a person shows it: its words as plain text. Any other reply stays as it is.
     #[must_use]
-    pub(crate) fn as_plain_text(mut self) -> Self {
+    pub(crate) fn into_plain_text(mut self) -> Self {
         if let Some((_, media_type)) = self.fields.iter_mut().find(|(_, value)| value == PROBLEM) {
             "text/plain; charset=utf-8".clone_into(media_type);
             let problem: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
@@ -242,11 +242,11 @@ mod tests {
     #[test]
     fn a_problem_in_words_keeps_its_status_and_fields() {
         let reply =
-            Reply::problem(StatusCode::NOT_FOUND, "no such content").field(header::RETRY_AFTER, "10").as_plain_text();
+            Reply::problem(StatusCode::NOT_FOUND, "no such content").field(header::RETRY_AFTER, "10").into_plain_text();
         assert_eq!((reply.status, &reply.body[..]), (StatusCode::NOT_FOUND, &b"Not Found: no such content\n"[..]));
         assert_eq!(reply.fields[0], (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()));
         assert_eq!(reply.fields.last(), Some(&(header::RETRY_AFTER, "10".to_owned())));
-        assert_eq!(Reply::json(&[1]).as_plain_text().body, Reply::json(&[1]).body);
+        assert_eq!(Reply::json(&[1]).into_plain_text().body, Reply::json(&[1]).body);
     }
 
     #[test]

@@ -165,8 +165,8 @@ fn operation(route: &Route) -> Value {
         CallRight::Share => &[(401, "It needs a login."), (403, "This client has no right to share that.")],
     };
     let body: &[(u16, &str)] = match route.body {
-        Some(_) => &[(400, "The body is no such document."), (415, "The body is no JSON.")],
-        None if !route.query.is_empty() => &[(400, "The query is none.")],
+        Some(_) => &[(400, "The body is not such a document."), (415, "The body is not JSON.")],
+        None if !route.query.is_empty() => &[(400, "The query is malformed.")],
         None => &[],
     };
     for (status, meaning) in rights.iter().chain(body).chain(route.refusals) {
