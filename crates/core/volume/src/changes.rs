@@ -146,8 +146,9 @@ impl PendingChanges {
         self.undurable().chain(&self.retired).flat_map(|retired| retired.units.iter().copied())
     }
 
-    /// Another disk has a number now: the units that are not free were on the one before it.
-    pub(crate) fn forget_retired(&mut self, member: MemberId) {
+    /// Another disk has a number now: the units that are not free, and the journal, were on the one before it.
+    pub(crate) fn forget_disk(&mut self, member: MemberId) {
+        self.journal_on.retain(|other| *other != member);
         let committing = self.committing.iter_mut().map(|commit| &mut commit.retired);
         let waiting = committing.chain([&mut self.staged.retired, &mut self.retired]).flatten();
         waiting.for_each(|retired| retired.units.retain(|place| place.member != member));

@@ -262,12 +262,13 @@ impl<U, P: Clone> Drafts<U, P> {
         let Some(state) = self.drafts.get_mut(&number) else { return Ok(false) };
         let Some(growth) = &mut state.growth else { return Ok(false) };
         // A disk that was left out while it flushed has nothing of the upload any more.
-        let Some(disk) = growth.disks.get_mut(&member) else { return Ok(false) };
-        debug_assert!(
-            disk.durable <= bytes && bytes <= disk.given,
-            "durable bytes stay so, and were given to the disk"
-        );
-        disk.durable = bytes;
+        if let Some(disk) = growth.disks.get_mut(&member) {
+            debug_assert!(
+                disk.durable <= bytes && bytes <= disk.given,
+                "durable bytes stay so, and were given to the disk"
+            );
+            disk.durable = bytes;
+        }
         let taken = growth.take_durable();
         let Some(end) = taken.filter(|_| state.life == DraftLife::Receiving) else { return Ok(false) };
         volume.enter(&state.draft, end.length, end.digest, now)?;
@@ -328,9 +329,9 @@ impl<U, P: Clone> Drafts<U, P> {
         true
     }
 
-    /// A disk was taken out, or is only read ([`Volume::take_out`]): uploads continue with their other copies. Gives those that cannot,
-    /// which are to be ended.
-    pub fn leave_out(&mut self, member: MemberId, volume: &mut Volume) -> Vec<u64> {
+    /// A disk was taken out, or is only read ([`Volume::take_out`]), at `now`, in nanoseconds since 1970: uploads continue with their other
+    /// copies. Gives those that cannot, which are to be ended.
+    pub fn leave_out(&mut self, member: MemberId, now: u64, volume: &mut Volume) -> Vec<u64> {
         let mut lost = Vec::new();
         for (number, state) in &mut self.drafts {
             if state.members.contains(&member) {
@@ -345,7 +346,14 @@ impl<U, P: Clone> Drafts<U, P> {
             let doubtful = volume.leave_out(&mut state.draft, member);
             match doubtful {
                 _ if state.life == DraftLife::Ending => {}
-                Ok(0) => {}
+                // Bytes that only this disk had not made durable are so now.
+                Ok(0) => {
+                    let taken = state.growth.as_mut().and_then(WrittenPieces::take_durable);
+                    let end = taken.filter(|_| state.life == DraftLife::Receiving);
+                    if end.is_some_and(|end| volume.enter(&state.draft, end.length, end.digest, now).is_err()) {
+                        lost.push(*number);
+                    }
+                }
                 Ok(bytes) if state.keep => self.steps.push_back((*number, DraftStep::Doubtful(member, bytes))),
                 Ok(_) | Err(_) => lost.push(*number),
             }

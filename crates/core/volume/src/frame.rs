@@ -11,6 +11,8 @@ const MAGIC: &[u8; 8] = b"ISOCAJNL";
 pub(crate) const HEAD_LEN: usize = 68;
 /// Payload bytes at most: one content of some 30 TB.
 pub(crate) const PAYLOAD_MAX: usize = 64 << 20;
+/// No journal that checkpoints wrote has an epoch as high, and the next one would not fit.
+const EPOCHS_MAX: u64 = 1 << 63;
 
 /// The head of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +89,7 @@ pub(crate) fn decode_head(volume: &VolumeId, position: u64, block: &[u8]) -> Opt
     let (length, payload_checksum) = (head.u32()?, head.u32()?);
     let payload = usize::try_from(length).ok().filter(|length| *length <= PAYLOAD_MAX)?;
     let head = FrameHead { epoch, sequence, position, checkpoint, previous, payload };
-    (found == position).then_some(FoundHead { head, checksum, payload_checksum })
+    (found == position && epoch < EPOCHS_MAX).then_some(FoundHead { head, checksum, payload_checksum })
 }
 
 const _: () = assert!(8 + 16 + 3 * 8 + 4 * 4 + 4 == HEAD_LEN);

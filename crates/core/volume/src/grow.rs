@@ -16,7 +16,7 @@ impl Volume {
         self.changes.check()?;
         let areas = Areas::for_disk(size, self.superblock().journal_half, self.unit_bytes())?;
         let member = self.next_member().ok_or(CreateError::DiskCount(MEMBERS_MAX + 1))?;
-        self.changes.forget_retired(member);
+        self.changes.forget_disk(member);
         self.members.enter(member, areas.size, MemberState::Active);
         self.space.enter(member, areas.units());
         Ok((member, self.set_coming(member, MemberState::Active)))

@@ -180,12 +180,14 @@ impl MemberTable {
         readable.filter(|member| self.is_writable(*member)).chain(self.unreadable()).collect()
     }
 
-    /// True if disks on enough drives are left without this one for the volume's layout.
+    /// True if disks that take writes, on enough drives for the volume's layout, are left without this one, and one of them has the journal.
     #[must_use]
     pub fn may_leave(&self, member: MemberId) -> bool {
-        let others = self.ids().filter(|other| *other != member && self.is_readable(*other));
-        let drives = drive_count(others.map(|other| self.drives[other.index()]));
-        u64::try_from(drives).is_ok_and(|drives| drives >= self.placement().copies())
+        let others = || self.ids().filter(|other| *other != member && self.is_readable(*other));
+        let written = others().filter(|other| self.is_writable(*other));
+        let drives = drive_count(written.map(|other| self.drives[other.index()]));
+        let has_journal = others().take(JOURNAL_COPIES).any(|other| self.is_writable(other));
+        has_journal && u64::try_from(drives).is_ok_and(|drives| drives >= self.placement().copies())
     }
 
     /// A disk of `size` bytes comes under the number of a disk that left, or the next, on a drive of its own.

@@ -7,7 +7,7 @@ use crate::disk::ReadDisk;
 use crate::members::MemberTable;
 use crate::superblock::MemberState;
 use crate::unit::{ChecksumTable, UnitHeader};
-use crate::{Areas, DiskWrite, MemberId, Volume, VolumeError};
+use crate::{DiskWrite, MemberId, Volume, VolumeError};
 
 /// A copy to write anew.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,9 +76,8 @@ impl Volume {
     pub fn put_in(&mut self, member: MemberId, size: u64) -> Result<[Vec<DiskWrite>; 4], VolumeError> {
         self.changes.check()?;
         let areas = self.members.areas(member);
-        let new = Areas { size: size - size % crate::BLOCK_BYTES, ..areas };
         let others = self.members.ids().any(|other| other != member && self.is_readable(other));
-        if new.units() < areas.units() || self.members.placement().copies() < 2 || !others {
+        if size < areas.size || self.members.placement().copies() < 2 || !others {
             return Err(VolumeError::Full);
         }
         // The new disk is used as far as the old one was: unit numbers do not change.

@@ -185,7 +185,12 @@ impl FreeSpace {
         held: &mut HeldUnits,
         members: &MemberTable,
     ) -> Option<(UnitPlace, Option<UnitPlace>)> {
-        let free = self.counts_for(placement, members);
+        let mut free = self.counts_for(placement, members);
+        let there = free.iter().zip(members.drives()).filter_map(|(free, drive)| free.map(|_| drive));
+        if drive_count(there) < 2 {
+            // There is one copy, and that on a disk that is read.
+            free = self.counts_for(Placement::Stripe, members);
+        }
         let chosen = choose(placement, &free, members.drives(), turn, before.map(MemberId::index))?;
         let disks = match placement {
             Placement::Span => 1,

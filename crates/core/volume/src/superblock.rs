@@ -15,6 +15,8 @@ const NAME_MAX: usize = 64;
 const TABLE_OFFSET: usize = 512;
 /// A disk's state takes this number of bits; the generation with which it came is above them.
 const STATE_BITS: u32 = 8;
+/// No superblock that changes wrote has a generation as high; a change of it would go beyond its bits.
+const GENERATIONS_MAX: u64 = 1 << 55;
 /// The layouts of folders lie between the table of disks and the checksum.
 const FOLDERS_OFFSET: usize = TABLE_OFFSET + 16 * MEMBERS_MAX;
 const FOLDERS_END: usize = BLOCK_LEN - 4;
@@ -221,7 +223,7 @@ impl Superblock {
             .collect::<Option<Vec<_>>>()?;
         let folders = decode_folders(&body[FOLDERS_OFFSET..])?;
         let read = Self { volume, generation, name, placement, unit_bytes, journal_half, member, members, folders };
-        read.is_sound().then_some(read)
+        (read.is_sound() && read.generation < GENERATIONS_MAX).then_some(read)
     }
 
     /// True if all values are in their ranges: a checksum proves that they were written, not that they make sense.

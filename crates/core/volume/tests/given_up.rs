@@ -238,9 +238,38 @@ fn the_report_of_a_disk_that_was_left_out_says_nothing_of_an_upload() {
     let number = drafts.begin(draft, true, ());
     drafts.receive(number, &(), &payload(1, 0, 4096), &mut bench.volume).expect("there is room");
     bench.take_out(TWO);
-    assert!(drafts.leave_out(TWO, &mut bench.volume).is_empty(), "it continues with its other copy");
+    assert!(drafts.leave_out(TWO, 0, &mut bench.volume).is_empty(), "it continues with its other copy");
     assert_eq!(drafts.made_durable(number, (TWO, 4096), 1, &mut bench.volume), Ok(false));
     assert_eq!(drafts.made_durable(number, (ONE, 4096), 1, &mut bench.volume), Ok(true));
+}
+
+/// One disk made the bytes durable while the other hung: they are as durable as they can be once that is out.
+#[test]
+fn bytes_that_only_a_disk_that_was_left_out_had_not_written_are_entered() {
+    let mut bench = Bench::new(2);
+    let mut drafts: Drafts<(), ()> = Drafts::default();
+    let draft = bench.volume.begin("a", None).expect("there is room");
+    let number = drafts.begin(draft, true, ());
+    drafts.receive(number, &(), &payload(1, 0, 4096), &mut bench.volume).expect("there is room");
+    assert_eq!(drafts.made_durable(number, (ONE, 4096), 1, &mut bench.volume), Ok(false), "the other hangs");
+    bench.go_on();
+    assert!(bench.volume.commit().is_none(), "nothing is to be recorded yet");
+    bench.take_out(TWO);
+    bench.go_on();
+    assert!(drafts.leave_out(TWO, 2, &mut bench.volume).is_empty());
+    assert!(bench.volume.commit().is_some(), "the journal records the bytes");
+}
+
+#[test]
+fn a_disk_stays_where_no_other_takes_the_journal() {
+    let mut bench = Bench::with(Placement::Span, 2);
+    bench.go_on();
+    assert!(bench.volume.members().may_leave(TWO));
+    bench.publish("a");
+    bench.go_on();
+    bench.take_out(ONE);
+    bench.go_on();
+    assert!(!bench.volume.members().may_leave(TWO), "the other is only read");
 }
 
 #[test]

@@ -416,7 +416,7 @@ impl Server {
         if worker.job.is_none() {
             self.workers[member.index()] = None;
         }
-        let lost = self.drafts.leave_out(member, &mut self.volume);
+        let lost = self.drafts.leave_out(member, 0, &mut self.volume);
         lost.into_iter().for_each(|number| self.end(number));
         self.fill.take_if(|fill| fill.member == member);
         self.carry_out();

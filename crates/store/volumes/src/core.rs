@@ -76,7 +76,7 @@ impl Core {
         if !self.live.volume.is_readable(member) {
             self.live.members.there[member.index()] = None;
         }
-        let lost = self.drafts.leave_out(member, &mut self.live.volume);
+        let lost = self.drafts.leave_out(member, now_nanos(), &mut self.live.volume);
         self.carry_out();
         lost.into_iter().for_each(|number| self.fail(UploadId(number), error));
         self.upkeep.leave_out(member, &mut self.live);
@@ -149,4 +149,15 @@ impl Core {
     pub(super) fn note_read(&mut self, name: &str, bytes: u64) {
         self.upkeep.note_read(name, bytes, &self.live);
     }
+}
+
+/// Nanoseconds since 1970.
+pub(super) fn now_nanos() -> u64 {
+    nanos_at(SystemTime::now())
+}
+
+/// Nanoseconds from 1970 to `time`; none for one before.
+pub(super) fn nanos_at(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -9,7 +9,7 @@ use kernel::clock::monotonic;
 use kernel::direct::DirectWriter;
 use rustix::fs::fdatasync;
 use rustix::io::pread;
-use storage::uploads::{CommitPart, Uploads};
+use storage::uploads::{CommitPart, UploadFailure, Uploads};
 use units::{Nanos, UploadId, limits};
 use volume::{Areas, BLOCK_BYTES, MemberId};
 
@@ -68,7 +68,8 @@ impl Backend for MemberWorker {
         let upload = part.upload;
         let (written, error) = part.write(bytes, self.file.as_fd(), &mut self.writer, until);
         self.shared.stats.written_bytes.add(written);
-        let over = self.uploads.wrote(number, written, error.as_ref().map(StoreError::trouble), monotonic());
+        // Its units are taken: a disk of a volume that has no room for them errs.
+        let over = self.uploads.wrote(number, written, error.as_ref().map(|_| UploadFailure::Disk), monotonic());
         if let Some(error) = error.filter(|_| over.is_some()) {
             self.numbers.remove(&upload);
             if !lock(&self.core).could_not_mend(upload) {
@@ -223,7 +224,8 @@ impl MemberWorker {
 
     /// The disk erred: writes that it took before its last flush may be lost, so that nothing on it counts any more.
     fn failed(&self, error: &StoreError) {
-        lock(&self.core).take_out(self.member, &self.shared.own(error.clone()));
+        let error = if error.is_full() { self.shared.failing() } else { self.shared.own(error.clone()) };
+        lock(&self.core).take_out(self.member, &error);
     }
     /// The written bytes of these uploads are durable.
     fn tell_grown(&mut self, grown: &[UploadId]) {

@@ -12,7 +12,7 @@ use store::{ContentPath, Precondition, StoreError};
 use volume::{Volume, VolumeError};
 
 use super::core::Core;
-use super::uploads::{nanos_at, now_nanos};
+use super::core::{nanos_at, now_nanos};
 use super::waiter::Waiter;
 
 impl Core {

@@ -78,6 +78,12 @@ impl VolumeUpkeep {
             return Err(UpkeepError::Busy);
         }
         self.end_moves(live);
+        // It may have failed since it was put in.
+        if let Upkeep::Fill(member) = upkeep
+            && !live.takes_writes(member)
+        {
+            return Err(live.error(VolumeError::PartLost).into());
+        }
         if let Upkeep::Drain(member) = upkeep {
             live.volume.begin_drain(member).map_err(|error| match error {
                 VolumeError::Full => UpkeepError::TooFew,

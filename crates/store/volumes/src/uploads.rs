@@ -11,7 +11,7 @@ use units::UploadId;
 use volume::{DraftBytes, DraftStep, MemberId, VolumeError};
 
 use super::content::{entry_of, modified_of};
-use super::core::Core;
+use super::core::{Core, nanos_at, now_nanos};
 use super::live::Task;
 use super::part::{Block, BlockBytes};
 use super::upkeep_run::CopyStep;
@@ -261,15 +261,4 @@ impl Core {
             }
         }
     }
-}
-
-/// Nanoseconds since 1970.
-pub(super) fn now_nanos() -> u64 {
-    nanos_at(SystemTime::now())
-}
-
-/// Nanoseconds from 1970 to `time`; none for one before.
-pub(super) fn nanos_at(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
