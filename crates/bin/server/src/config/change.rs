@@ -41,12 +41,19 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// From the one in force to `new`.
+    /// From the one in force to `new`. Values that those of the running schedule do not permit wait for the restart with them.
     pub(crate) fn between(running: &Config, new: Config) -> Self {
+        let merged = |unfit: &BTreeSet<String>| {
+            let stays = |key: &str| needs_restart(key) || unfit.contains(key);
+            Config::of_shown(&new.shown.clone().beside(&running.shown, stays))
+        };
+        let (_, problems) = merged(&BTreeSet::new());
+        // A value that is not accepted has an origin; contradictions of several have none.
+        let unfit = problems.into_iter().filter(|problem| problem.origin.is_some()).filter_map(|problem| problem.key);
+        let unfit: BTreeSet<String> = unfit.collect();
         let keys = differing(running, &new).into_iter();
-        let (restart, changed) = keys.partition(|key| needs_restart(key));
-        let shown = new.shown.beside(&running.shown, needs_restart);
-        let config = Config { files: new.files, ..Config::of_shown(&shown) };
+        let (restart, changed) = keys.partition(|key| needs_restart(key) || unfit.contains(key));
+        let config = Config { files: new.files.clone(), ..merged(&unfit).0 };
         Self { config, changed, restart }
     }
 }
@@ -106,5 +113,22 @@ mod tests {
         let change = Change::between(&running, config("[path_rates]\n\"a/b.c/\" = \"2M\"\n\"roots\" = \"1M\"\n"));
         assert_eq!(change.changed, ["path_rates.a/b.c/", "path_rates.roots"]);
         assert!(change.restart.is_empty());
+    }
+
+    #[test]
+    fn a_key_with_both_quotes_takes_no_other_setting_along() {
+        let text = "hosts = []\n[access]\nanonymous = \"none\"\n[path_rates]\n\"it's \\\"x\\\"/\" = \"1M\"\n\"two\\nlines/\" = \"2M\"\n";
+        let text = text.trim_start_matches("hosts = []\n");
+        let change = Change::between(&config(text), config(text));
+        assert!(change.changed.is_empty() && !change.config.anonymous_reads && change.config.path_rates.len() == 2);
+    }
+
+    #[test]
+    fn a_durable_time_below_the_running_schedule_waits_for_its_restart() {
+        let running = config("[schedule]\nround = \"1s\"\n[recordings]\ndurable = \"3s\"\n");
+        let new = "[schedule]\nround = \"500ms\"\n[recordings]\ndurable = \"2s\"\n";
+        let change = Change::between(&running, config(new));
+        assert_eq!(change.config.recording_durable, units::Nanos::from_secs(3));
+        assert!(change.changed.is_empty() && change.restart.contains(&"recordings.durable".to_owned()));
     }
 }

@@ -273,10 +273,11 @@ impl Config {
     }
 
     /// The configuration with these values, which may not fit each other.
-    fn of_shown(shown: &ShownSettings) -> Self {
-        let mut settings = Settings::default();
-        settings.add_file(Path::new(""), &shown.to_string());
-        Self::read(settings).0
+    fn of_shown(shown: &ShownSettings) -> (Self, Vec<Problem>) {
+        let (mut settings, text) = (Settings::default(), shown.to_string());
+        assert!(text.parse::<toml::Table>().is_ok(), "a shown configuration can be read");
+        settings.add_file(Path::new(""), &text);
+        Self::read(settings)
     }
 
     fn read(mut settings: Settings) -> (Self, Vec<Problem>) {

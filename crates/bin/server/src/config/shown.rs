@@ -68,9 +68,5 @@ impl fmt::Display for ShownSettings {
 }
 
 fn write_row(f: &mut fmt::Formatter<'_>, (name, value): (impl AsRef<str>, &Value)) -> fmt::Result {
-    let name = name.as_ref();
-    match !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte)) {
-        true => writeln!(f, "{name} = {value}"),
-        false => writeln!(f, "{} = {value}", Value::String(name.to_owned())),
-    }
+    writeln!(f, "{} = {value}", toml_edit::Key::new(name.as_ref()).display_repr())
 }
