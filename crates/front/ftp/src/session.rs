@@ -209,7 +209,7 @@ impl FtpSession {
         };
         let carried = AtomicU64::new(0);
         let route = TransferRoute {
-            seal: self.shared.acceptor.as_ref().filter(|_| self.is_private),
+            seal: self.shared.data_acceptor.as_ref().filter(|_| self.is_private),
             stall_max: settings.stall_max,
             upload_idle_max: settings.upload_idle_max,
             carried: &carried,

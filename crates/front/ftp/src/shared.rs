@@ -47,6 +47,8 @@ pub(crate) struct FtpShared {
     pub(crate) service: Arc<MediaService>,
     pub(crate) requests: Arc<FrontRequests>,
     pub(crate) acceptor: Option<Acceptor>,
+    /// That of data connections.
+    pub(crate) data_acceptor: Option<Acceptor>,
     draining: watch::Receiver<bool>,
     settings: RwLock<Arc<FtpSettings>>,
     numbers: AtomicU64,
@@ -57,7 +59,8 @@ impl FtpShared {
         let help = "FTP's commands about contents, folders and users, by class of reply.";
         let requests = service.requests.begin("ftp_commands_total", help);
         let (draining, settings) = (service.draining(), RwLock::new(Arc::new(settings)));
-        Self { service, requests, acceptor, draining, settings, numbers: AtomicU64::new(0) }
+        let data_acceptor = acceptor.as_ref().map(Acceptor::without_tickets);
+        Self { service, requests, acceptor, data_acceptor, draining, settings, numbers: AtomicU64::new(0) }
     }
 
     pub(crate) fn settings(&self) -> Arc<FtpSettings> {

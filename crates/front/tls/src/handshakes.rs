@@ -83,6 +83,16 @@ impl Acceptor {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), under_way })
     }
 
+    /// The same for connections of which a client may read nothing, as uploads of FTP: with a ticket of TLS 1.3 that lies unread the kernel
+    /// resets the connection when the client closes it (RFC 2525 §2.17), and the end of the upload is lost. Their sessions resume by tickets of
+    /// others.
+    #[must_use]
+    pub fn without_tickets(&self) -> Self {
+        let mut config = ServerConfig::clone(self.acceptor.config());
+        config.send_tls13_tickets = 0;
+        Self { acceptor: TlsAcceptor::from(Arc::new(config)), under_way: Arc::clone(&self.under_way) }
+    }
+
     /// A place for a handshake: of the oldest one, if all are taken.
     #[must_use]
     pub fn begin(&self) -> Handshake {
