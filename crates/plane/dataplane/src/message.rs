@@ -184,7 +184,7 @@ pub(crate) enum ToPacer {
     /// From the fetcher, the bytes for which a best-effort delivery waits may be there; from the admitter, a stream did
     /// not get its reservation back.
     Wake { slot: u32 },
-    /// From the fetcher: end this stream.
+    /// From the fetcher or the admitter: end this stream.
     Finish { slot: u32, outcome: Outcome },
 }
 

@@ -100,7 +100,7 @@ impl<I: Io> Plane<I> {
         self.fetcher.begin_turn(&mut self.context);
         self.carry();
         self.admitter.answer_late_recordings(&mut self.context);
-        self.fetcher.end_late_starts(&mut self.context);
+        self.fetcher.report_late_starts(&mut self.context);
         self.admitter.end_bursts(&mut self.context);
         self.carry();
         self.fetcher.change_memory(self.admitter.admission().memory().0, &mut self.context);

@@ -24,11 +24,16 @@ impl IdealDisk {
         (0..).take_while(waits).any(|_| self.pass_round(Some(id)))
     }
 
-    /// True if a request for the promised stream, which comes now, is forecast to have its first bytes in time.
-    fn forecasts(&self, id: ReservationId) -> bool {
+    /// True if a request for the promised stream, which comes while this part of the round is left, is forecast to have its first bytes in
+    /// time.
+    fn forecasts(&self, id: ReservationId, remaining: f64) -> bool {
         let table = self.admission.table(DiskId(0));
         let now = table.round().saturating_mul(self.now);
-        self.admission.starts_behind(&mut table.forecast(now, &self.conditions()), id, &self.conditions(), now)
+        let conditions = self.conditions();
+        let done = (conditions.remaining - remaining).max(0.0) * table.seconds_to_promise();
+        let queued_seconds = (conditions.queued_seconds - done).max(0.0);
+        let conditions = StartConditions { remaining, queued_seconds, ..conditions };
+        self.admission.starts_behind(&mut table.forecast(now, &conditions), id, &conditions, now)
     }
 
     /// The conditions of a start now.
@@ -77,6 +82,7 @@ proptest! {
         pages in 2_000u64..20_000,
         be_share in 0.0..0.3,
         round in prop_oneof![3 => Just(1_000u64), 1 => Just(4_000), 1 => Just(8_000)],
+        remaining in 0.0..1.0,
     ) {
         let round = Nanos::from_millis(if profile.rotational { round } else { 250 });
         let settings = AdmissionSettings { reservations_max: 100, pages, be_share, sharing_reserve: 0.1, first_byte_max: FIRST_BYTE_MAX };
@@ -117,7 +123,7 @@ proptest! {
             }
         };
         served.admission.grant_burst(id, burst_bytes);
-        prop_assert!(served.forecasts(id), "admitted, and refused where no stream waits");
+        prop_assert!(served.forecasts(id, remaining), "admitted, and refused where no stream waits");
         prop_assert!(served.starts(id), "admitted, and never starts");
     }
 }

@@ -1,6 +1,6 @@
 //! Forecast of a start: the coming round that has room for it, and when its first bytes will have been read then.
 //!
-//! One walk over the rounds answers two questions by one bound, the time to first byte. A stream that starts *now* has the queue of today
+//! One step from round to round answers two questions by one bound, the time to first byte. A stream that starts *now* has the queue of today
 //! before it ([`DiskTable::starts_behind`]). A rate that is offered or promised is one with which a viewer starts whenever it likes, and
 //! seeks later: every round counts, with all promised streams running and no queue ([`DiskTable::starts_at_any_time`]).
 //!
@@ -91,18 +91,20 @@ impl DiskTable {
         }
         let (within, round) = (self.first_byte_max().as_secs_f64(), self.round().as_secs_f64());
         let is_in_time = |asked: usize, at: usize| {
-            let conditions = StartConditions { remaining: STARTS_WITH, ..rounds[at % SLOTS] };
+            // Nothing may be left of the round in which it is asked for.
+            let remaining = if at == asked { 0.0 } else { STARTS_WITH };
+            let conditions = StartConditions { remaining, ..rounds[at % SLOTS] };
             let start = StartCost { conditions, ..*start };
-            let waited = (at - asked) as f64 * round;
-            let mut rounds = self.rounds_with_room(&settled, demand, &start);
-            waited < within
-                && rounds.any(|(_, first)| waited + self.first_byte_seconds(demand, &start, first) <= within)
+            // The later its first regular read, the longer the first read of its start.
+            let last = conditions.round + u64::from(demand.period);
+            (at - asked) as f64 * round + self.first_byte_seconds(demand, &start, last) <= within
+                && self.rounds_with_room(&settled, demand, &start).next().is_some()
         };
         let mut asked = 0;
         while asked < SLOTS {
-            // The last round in time is so for all that are asked for up to then.
+            // The last round in time is so for all that are asked for before it.
             let Some(at) = (asked..asked + SLOTS).rev().find(|&at| is_in_time(asked, at)) else { return false };
-            asked = at + 1;
+            asked = at.max(asked + 1);
         }
         true
     }

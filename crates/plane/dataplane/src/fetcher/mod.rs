@@ -106,9 +106,9 @@ impl Fetcher {
                 self.buffers.open_files(&content, context);
                 self.sources[disk].streams.push(slot);
                 let stream = &mut self.streams[slot];
-                stream.begin(content, segments, disk, context.now);
+                stream.begin(content, segments, disk);
                 let Some(rate) = rate else { return stream.begin_delivery(0, &mut self.buffers) };
-                stream.await_start(ReadPlan::new(rate, age), &mut self.sources);
+                stream.await_start(ReadPlan::new(rate, age), context.now, &mut self.sources);
                 match group {
                     Some(group) => self.begin_following(slot, group, context),
                     None => self.wait_for_start(slot, context),

@@ -144,29 +144,18 @@ impl ReadAhead {
     }
 
     /// A stream uses the free slot: it waits for its start.
-    pub(super) fn begin(&mut self, content: Arc<Content>, segments: Arc<[Segment]>, disk: DiskId, now: Nanos) {
+    pub(super) fn begin(&mut self, content: Arc<Content>, segments: Arc<[Segment]>, disk: DiskId) {
         self.life.pass_to(ReadsLife::Waiting);
         let segment_list = SegmentList { version: content.version, segments: &segments };
         let (payload, range_start) = (segment_list.payload(), segment_list.range().map_or(0, |range| range.start));
         let (content, segments) = (Some(content), Some(segments));
         let (life, slot, generation) = (self.life, self.slot, self.generation);
-        *self = Self {
-            life,
-            slot,
-            generation,
-            content,
-            segments,
-            disk,
-            payload,
-            range_start,
-            started: now,
-            ..Self::default()
-        };
+        *self = Self { life, slot, generation, content, segments, disk, payload, range_start, ..Self::default() };
     }
 
     /// It has this plan from now on, and waits for its first bytes; its clock, if one ran, does not count.
-    pub(super) fn await_start(&mut self, plan: ReadPlan, sources: &mut Sources) {
-        (self.plan, self.pace) = (Some(plan), None);
+    pub(super) fn await_start(&mut self, plan: ReadPlan, now: Nanos, sources: &mut Sources) {
+        (self.plan, self.pace, self.started) = (Some(plan), None, now);
         debug_assert!(!sources[self.disk].starting.contains(&self.slot), "a stream waits for its first bytes once");
         sources[self.disk].starting.push(self.slot);
     }

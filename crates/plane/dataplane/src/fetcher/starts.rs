@@ -53,7 +53,7 @@ impl Fetcher {
         self.streams[slot].keep_until(0, &mut self.buffers, context);
         self.streams[slot].ask_nothing(&mut self.sources);
         self.buffers.end_delivery();
-        self.streams[slot].await_start(ReadPlan::new(rate, age), &mut self.sources);
+        self.streams[slot].await_start(ReadPlan::new(rate, age), context.now, &mut self.sources);
         self.start(slot, start, context);
     }
 
@@ -113,12 +113,12 @@ impl Fetcher {
         }
     }
 
-    /// Ends streams without their first bytes after the time to first byte, with a place in the time table or without: a refusal is better
+    /// Reports streams without their first bytes after the time to first byte, with a place in the time table or without: a refusal is better
     /// for a viewer than no answer.
-    pub(crate) fn end_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
+    pub(crate) fn report_late_starts<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         for source in self.sources.iter() {
             let (waits_max, now) = (context.config.first_byte_max, context.now);
-            for &slot in source.starting.iter().rev().filter(|&&slot| self.streams[slot].is_late(waits_max, now)) {
+            for &slot in source.starting.iter().filter(|&&slot| self.streams[slot].is_late(waits_max, now)) {
                 context.tell_admitter(ToAdmitter::StartsTooLate { slot });
             }
         }

@@ -64,7 +64,8 @@ impl PacedLife {
     /// Passes to the next life.
     fn pass_to(&mut self, next: Self) {
         let follows = match next {
-            Self::Free => matches!(self, Self::Ending(_) | Self::Refused(_)),
+            // The entry of a stream that has ended is replaced whole.
+            Self::Free => false,
             Self::Waiting => matches!(self, Self::Free | Self::Running),
             Self::Running | Self::Ending(_) => self.is_active(),
             Self::Refused(_) => *self == Self::Waiting,
