@@ -414,7 +414,11 @@ impl Copying<'_> {
         let opened = self.source.open(&file.name, begun_with, self.terms.rate);
         let opened = opened.inspect_err(|error| target.give_up(&error.to_string()))?;
         let is_same = begun_with == 0 || self.source.version(&file.name)? == *version;
-        anyhow::ensure!(is_same && opened.bytes == version.bytes, "it was changed meanwhile; copy it again");
+        if !is_same || opened.bytes != version.bytes {
+            let reason = "it was changed meanwhile; copy it again";
+            target.give_up(reason);
+            bail!(reason);
+        }
         self.moved.pass_over(begun_with);
         self.summary.resumed_bytes += begun_with;
         target.finish(&mut self.paced(opened.reader), opened.bytes)?;
