@@ -122,7 +122,13 @@ impl AllCommand {
                 && (part.disk.is_none() || !self.without_lab)
                 && !(self.resume && out.join(format!("{}.json", part.label)).exists())
         };
-        Ok(all.into_iter().filter(wanted).collect())
+        let mut parts: Vec<_> = all.into_iter().filter(wanted).collect();
+        // The servers take turns.
+        parts
+            .iter_mut()
+            .filter(|part| self.without_peer && part.line.contains("--peer nginx "))
+            .for_each(|part| part.length.0 /= 2);
+        Ok(parts)
     }
 
     /// Longest time of a set.

@@ -169,7 +169,11 @@ impl<'a> ServerConnection<'a> {
             }
             match step(socket) {
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
-                other => return other,
+                Err(error) => {
+                    self.socket = None;
+                    return Err(error);
+                }
+                count => return count,
             }
         }
     }
