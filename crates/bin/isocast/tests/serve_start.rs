@@ -49,7 +49,8 @@ fn an_idle_server_holds_less_than_a_hundred_megabytes() {
     server.file("film.ts", &pattern(3_000_000));
     assert_eq!(server.get("/media/film.ts").body.len(), 3_000_000);
     let held = server.resident_bytes();
-    assert!((1 << 20..100 << 20).contains(&held), "{held} bytes");
+    // An optimised program has 15 MiB of its file in memory, measured.
+    assert!((1 << 20..80 << 20).contains(&held), "{held} bytes");
 }
 
 #[test]

@@ -36,7 +36,10 @@ pub enum StartError {
     )]
     Helpers(#[source] io::Error),
     /// The plane's thread cannot be started.
-    #[error("cannot start the data plane's thread: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)")]
+    #[error(
+        "cannot start the data plane's thread: raise the limits of processes and of address space (`ulimit -u`, `ulimit -v`, systemd: \
+         `TasksMax=`, `LimitAS=`)"
+    )]
     Thread(#[source] io::Error),
 }
 

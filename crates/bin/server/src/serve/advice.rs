@@ -45,7 +45,8 @@ fn advice(errno: Errno) -> Option<String> {
                 .to_owned(),
         ),
         Errno::AGAIN => Some(
-            "no more threads can be started: raise the limit of processes (`ulimit -u`, systemd: `TasksMax=`)"
+            "no more threads can be started: raise the limits of processes and of address space (`ulimit -u`, `ulimit -v`, systemd: \
+             `TasksMax=`, `LimitAS=`)"
                 .to_owned(),
         ),
         _ => None,
