@@ -413,7 +413,8 @@ impl Copying<'_> {
         let begun_with = target.begun_with();
         let opened = self.source.open(&file.name, begun_with, self.terms.rate);
         let opened = opened.inspect_err(|error| target.give_up(&error.to_string()))?;
-        let is_same = begun_with == 0 || self.source.version(&file.name)? == *version;
+        let is_same = begun_with == 0
+            || self.source.version(&file.name).inspect_err(|error| target.give_up(&error.to_string()))? == *version;
         if !is_same || opened.bytes != version.bytes {
             let reason = "it was changed meanwhile; copy it again";
             target.give_up(reason);

@@ -72,8 +72,15 @@ impl Volume {
     /// True if a volume with one copy of everything can make changes durable without a disk: on another one of those that a start reads the
     /// journal from, which has its durable state.
     fn journal_continues_without(&self, member: MemberId) -> bool {
-        let continues = |other: &MemberId| *other != member && self.changes.journal_on().contains(other);
-        self.members.placement().copies() == 1 && self.members.journal_members().iter().any(continues)
+        self.members.placement().copies() == 1 && self.journal_stays_without(member)
+    }
+
+    /// True if another disk of those that a start reads the journal from has its durable state, and takes more.
+    pub(crate) fn journal_stays_without(&self, member: MemberId) -> bool {
+        let stays = |other: &MemberId| {
+            *other != member && self.is_readable(*other) && self.changes.journal_on().contains(other)
+        };
+        self.members.journal_members().iter().any(stays)
     }
 
     /// True if the durable catalogue lies on all disks that a start reads it from.

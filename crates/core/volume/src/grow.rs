@@ -52,7 +52,7 @@ impl Volume {
     /// Something lies on it ([`VolumeError::PartLost`]); it would leave too few disks ([`VolumeError::Full`]).
     pub fn leave(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         self.changes.check()?;
-        if !self.members.may_leave(member) {
+        if !self.members.may_leave(member) || !self.journal_stays_without(member) {
             return Err(VolumeError::Full);
         }
         if self.holds_parts(member) {

@@ -272,6 +272,18 @@ fn a_disk_stays_where_no_other_takes_the_journal() {
     assert!(!bench.volume.members().may_leave(TWO), "the other is only read");
 }
 
+/// The superblocks that a disk left are durable before the journal lies elsewhere.
+#[test]
+fn the_disk_with_the_only_durable_journal_stays() {
+    let mut bench = Bench::with(Placement::Span, 3);
+    bench.go_on();
+    bench.take_out(ONE);
+    bench.go_on();
+    assert!(bench.volume.members().may_leave(TWO), "the third could take the journal");
+    assert!(bench.volume.leave(TWO).is_err());
+    assert!(bench.volume.leave(ONE).is_ok());
+}
+
 #[test]
 fn every_part_has_a_copy_that_can_be_read_while_disks_are_being_filled() {
     let mut bench = Bench::new(3);

@@ -11,8 +11,7 @@ use store::operation::ChangeReply;
 use store::{ContentPath, Precondition, StoreError};
 use volume::{Volume, VolumeError};
 
-use super::core::Core;
-use super::core::{nanos_at, now_nanos};
+use super::core::{Core, nanos_at, now_nanos};
 use super::waiter::Waiter;
 
 impl Core {

@@ -302,8 +302,7 @@ impl Server {
         kill_process(pid, signal).expect("it runs");
     }
 
-    /// Its bytes in memory, shared ones included (`VmRSS`, proc(5)).
-    /// Memory of its own: pages of the program's file, of which an optimised build has half as many, do not count.
+    /// Bytes of its own in memory (`RssAnon`, proc(5)): pages of the program's file, of which an optimised build has half as many, do not count.
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
         let kilobytes = status.lines().find_map(|line| line.strip_prefix("RssAnon:")?.trim().strip_suffix(" kB"));

@@ -117,8 +117,8 @@ mod tests {
 
     #[test]
     fn a_key_with_both_quotes_takes_no_other_setting_along() {
-        let text = "hosts = []\n[access]\nanonymous = \"none\"\n[path_rates]\n\"it's \\\"x\\\"/\" = \"1M\"\n\"two\\nlines/\" = \"2M\"\n";
-        let text = text.trim_start_matches("hosts = []\n");
+        let text =
+            "[access]\nanonymous = \"none\"\n[path_rates]\n\"it's \\\"x\\\"/\" = \"1M\"\n\"two\\nlines/\" = \"2M\"\n";
         let change = Change::between(&config(text), config(text));
         assert!(change.changed.is_empty() && !change.config.anonymous_reads && change.config.path_rates.len() == 2);
     }
