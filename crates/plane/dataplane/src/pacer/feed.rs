@@ -171,9 +171,9 @@ impl Pacer {
 
     /// The reader of an outlet learns of a send by a report.
     pub(super) fn report_posted<I: Io>(&self, slot: u32, context: &mut PlaneContext<I>) {
-        let Delivery { stream, destination, .. } = self.streams[slot as usize].delivery();
-        if matches!(destination, DeliveryDestination::Outlet(_)) {
-            context.report(Report::Posted { stream: *stream });
+        let stream = &self.streams[slot as usize];
+        if stream.reports_sends {
+            context.report(Report::Posted { stream: stream.delivery().stream });
         }
     }
 

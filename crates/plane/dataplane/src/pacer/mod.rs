@@ -117,6 +117,8 @@ struct PacedStream {
     delivery: Option<Box<Delivery>>,
     /// True with a reservation; else best effort.
     is_guaranteed: bool,
+    /// Its destination is an outlet: its reader learns of a send by a report. (A look at the delivery costs each send a line of the cache.)
+    reports_sends: bool,
     /// Its places on the wheel.
     tick_slot: Option<TickSlot>,
     /// The disk at which it is listed.
@@ -232,6 +234,7 @@ impl Pacer {
             life: stream.life,
             generation: stream.generation,
             is_guaranteed: delivery.service != Service::BestEffort,
+            reports_sends: matches!(delivery.destination, DeliveryDestination::Outlet(_)),
             disk,
             link: delivery.link,
             payload: SegmentList::of(&delivery).payload(),
