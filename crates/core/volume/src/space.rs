@@ -119,11 +119,15 @@ impl FreeSpace {
     }
 
     /// Those that new contents of this layout may take: of each part a copy can be read at once. So of the disks that are being filled one
-    /// takes second copies, and none takes single ones.
+    /// takes second copies where a disk on another drive takes the first ones, and none takes single ones.
     pub(crate) fn counts_for(&self, placement: Placement, members: &MemberTable) -> Vec<Option<u64>> {
-        let filling = members.unreadable().next().filter(|_| placement.copies() > 1);
+        let counts = self.counts(members);
+        let is_read = |member: MemberId| counts[member.index()].is_some() && members.is_readable(member);
+        let has_first =
+            |filling: &MemberId| members.ids().any(|other| is_read(other) && members.are_apart(other, *filling));
+        let filling = members.unreadable().next().filter(|filling| placement.copies() > 1 && has_first(filling));
         let takes = |member: MemberId| members.is_readable(member) || filling == Some(member);
-        members.ids().zip(self.counts(members)).map(|(member, free)| free.filter(|_| takes(member))).collect()
+        members.ids().zip(&counts).map(|(member, free)| free.filter(|_| takes(member))).collect()
     }
 
     /// The number of parts that can still be written in this layout. A part with one copy takes at most one of the pairs that are left.
@@ -185,12 +189,7 @@ impl FreeSpace {
         held: &mut HeldUnits,
         members: &MemberTable,
     ) -> Option<(UnitPlace, Option<UnitPlace>)> {
-        let mut free = self.counts_for(placement, members);
-        let there = free.iter().zip(members.drives()).filter_map(|(free, drive)| free.map(|_| drive));
-        if drive_count(there) < 2 {
-            // There is one copy, and that on a disk that is read.
-            free = self.counts_for(Placement::Stripe, members);
-        }
+        let free = self.counts_for(placement, members);
         let chosen = choose(placement, &free, members.drives(), turn, before.map(MemberId::index))?;
         let disks = match placement {
             Placement::Span => 1,
