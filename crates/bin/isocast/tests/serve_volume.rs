@@ -278,9 +278,10 @@ fn damage_that_a_viewer_meets_is_an_alarm() {
             let alarms = server.json("/api/v1/alarms").to_string();
             if alarms.contains("volume_damaged") { Ok(()) } else { Err(alarms) }
         });
-        let lost = server.stderr_text().lines().filter(|line| line.contains("copy_lost")).count();
-        assert_eq!(lost, 1, "{layout}: {}", server.stderr_text());
-        server.stop();
+        until("the event", || event(&server, "copy_lost").map(drop).ok_or_else(|| server.stderr_text()));
+        let (_, said) = server.stop();
+        let lost = said.lines().filter(|line| line.contains("copy_lost")).count();
+        assert_eq!(lost, 1, "{layout}: {said}");
     }
 }
 
