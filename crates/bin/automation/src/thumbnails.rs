@@ -19,7 +19,7 @@ use service::contents::NameKind;
 use service::delivery::Client;
 use service::namespace::read_parts;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 /// Bytes of the beginning of a content, and of its end, where some containers have their index.
 const BEGINNING_BYTES: u64 = 8 << 20;
@@ -97,42 +97,14 @@ impl Thumbnails {
             parts.iter().try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
         };
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
+        let before = format!("-v error -y -threads 1 -protocol_whitelist file -format_whitelist {FORMATS} -i");
+        let behind = "-map 0:v:0 -frames:v 1 -vf thumbnail=50,scale=320:-2 -q:v 5 -f image2 -update 1";
         let (from, to) = (source.display().to_string(), picture.display().to_string());
-        let command = [
-            ffmpeg,
-            "-v",
-            "error",
-            "-y",
-            "-threads",
-            "1",
-            "-protocol_whitelist",
-            "file",
-            "-format_whitelist",
-            FORMATS,
-            "-i",
-            &from,
-            "-map",
-            "0:v:0",
-            "-frames:v",
-            "1",
-            "-vf",
-            "thumbnail=50,scale=320:-2",
-            "-q:v",
-            "5",
-            "-f",
-            "image2",
-            "-update",
-            "1",
-            &to,
-        ];
-        let (over, mut stop) = watch::channel(false);
-        let ending = tokio::spawn(async move {
-            tokio::time::sleep(TIME_MAX).await;
-            over.send_replace(true);
-            over.closed().await;
-        });
-        let ran = process::run(&command.map(str::to_owned), &[], &[], &mut stop).await;
-        ending.abort();
+        let mut command = vec![ffmpeg.to_owned()];
+        command.extend(
+            before.split(' ').chain([from.as_str()]).chain(behind.split(' ')).chain([to.as_str()]).map(str::to_owned),
+        );
+        let ran = process::run(&command, &[], &[], tokio::time::sleep(TIME_MAX)).await;
         let read = move || {
             let read = fs::read(&picture);
             let _ = (fs::remove_file(source), fs::remove_file(picture));

@@ -9,7 +9,6 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group, setpriority_process};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// Lowest of all.
@@ -40,7 +39,7 @@ pub fn problem(command: &[String]) -> Option<String> {
     is_there.err().map(|error| format!("{program} cannot be run: {error}"))
 }
 
-/// Runs `command`, which is not empty, with `variables` added to its environment and `input` on its standard input.
+/// Runs `command`, which is not empty, with `variables` added to its environment and `input` on its standard input, until it ends or `stop` does.
 ///
 /// # Errors
 /// It cannot be run.
@@ -48,7 +47,7 @@ pub async fn run(
     command: &[String],
     variables: &[(&str, &str)],
     input: &[u8],
-    stop: &mut watch::Receiver<bool>,
+    stop: impl Future<Output = ()>,
 ) -> anyhow::Result<Exit> {
     let (program, arguments) = command.split_first().expect("a checked configuration names a program");
     let mut child = Command::new(program)
@@ -74,7 +73,7 @@ pub async fn run(
     });
     let ended = tokio::select! {
         status = child.wait() => Some(status),
-        _ = stop.wait_for(|stop| *stop) => None,
+        () = stop => None,
     };
     feeding.abort();
     let status = match ended {
@@ -143,6 +142,10 @@ pub fn last_line(said: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
     use super::*;
 
     fn shell(script: &str) -> Vec<String> {
@@ -150,8 +153,7 @@ mod tests {
     }
 
     async fn exit(script: &str) -> Exit {
-        let (_keep, mut stop) = watch::channel(false);
-        run(&shell(script), &[("WHAT", "x")], b"in", &mut stop).await.expect("a shell")
+        run(&shell(script), &[("WHAT", "x")], b"in", pending()).await.expect("a shell")
     }
 
     #[tokio::test]
@@ -162,25 +164,24 @@ mod tests {
         let said = exit("echo only output; exit 1").await;
         assert_eq!(said, Exit::Bad("/bin/sh exited with 1: only output".to_owned()));
         assert_eq!(exit("kill -9 $$").await, Exit::Bad("/bin/sh was ended by signal 9".to_owned()));
-        let (_keep, mut stop) = watch::channel(false);
-        let error = run(&["/nonexistent".to_owned()], &[], b"", &mut stop).await.expect_err("not there");
+        let error = run(&["/nonexistent".to_owned()], &[], b"", pending()).await.expect_err("not there");
         assert!(error.to_string().contains("/nonexistent cannot be run"), "{error}");
     }
 
     #[tokio::test]
     async fn a_stopped_program_ends_with_its_children() {
-        let (tell, mut stop) = watch::channel(false);
+        let (tell, stop) = oneshot::channel::<()>();
         let scratch = tempfile::tempdir().expect("a folder");
         let file = scratch.path().join("pid");
         let script = shell(&format!("echo at work; sleep 1000 & echo $! > {}; wait", file.display()));
-        let running = tokio::spawn(async move { run(&script, &[], b"", &mut stop).await });
+        let running = tokio::spawn(async move { run(&script, &[], b"", async { drop(stop.await) }).await });
         let started = loop {
             if let Some(id) = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<i32>().ok()) {
                 break id;
             }
             sleep(Duration::from_millis(10)).await;
         };
-        tell.send_replace(true);
+        drop(tell);
         assert_eq!(running.await.expect("no panic").expect("ran"), Exit::Stopped(": at work".to_owned()));
         // The signal was sent; the kernel takes its time to end a process without a parent.
         let mut state = String::new();

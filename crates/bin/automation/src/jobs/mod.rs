@@ -317,7 +317,8 @@ impl Jobs {
             JobWork::Scrub { folder, rate } => scrub::scrub(&around.service, folder, *rate, &running.moved).await,
             JobWork::Measure => measure::measure(around, end.clone()).await,
             JobWork::Command(command) => {
-                let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", &mut end).await;
+                let stop = async { drop(end.wait_for(|end| *end).await) };
+                let exit = process::run(command, &[("ISOCAST_JOB", &config.name)], b"", stop).await;
                 exit.and_then(|exit| match exit {
                     Exit::Good => Ok(()),
                     Exit::Stopped(said) => {

@@ -22,7 +22,7 @@ use service::MediaService;
 use service::access::Permit;
 use service::events;
 use service::lock::lock;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::webhook_config::{WebhookConfig, WebhookTarget};
@@ -305,16 +305,8 @@ impl Target {
         let limit = Duration::from_nanos(self.config.timeout.0);
         match &self.config.target {
             WebhookTarget::Command(command) => {
-                let (over, mut stop) = watch::channel(false);
-                let ending = tokio::spawn(async move {
-                    tokio::time::sleep(limit).await;
-                    over.send_replace(true);
-                    over.closed().await;
-                });
                 let (kind, line) = ([("ISOCAST_EVENT", event.kind.as_str())], format!("{}\n", event.line));
-                let exit = process::run(command, &kind, line.as_bytes(), &mut stop).await;
-                ending.abort();
-                match exit {
+                match process::run(command, &kind, line.as_bytes(), tokio::time::sleep(limit)).await {
                     Ok(Exit::Good) => Ok(()),
                     Ok(Exit::Bad(reason)) => Err(Failure::Unreached(anyhow!(reason))),
                     Ok(Exit::Stopped(said)) => {
