@@ -10,6 +10,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use service::account_changes::{AccountChange, Grantee, ListPart};
 use service::accounts::{FolderRights, Rights};
+use service::administration::{WishError, checked_name};
 use service::budgets::BudgetKey;
 use service::contents::ContentPath;
 use service::logins::hash_password;
@@ -215,16 +216,11 @@ fn lines(holder: String, rights: &[GrantEntry]) -> String {
     holder + &rights.iter().map(line).collect::<String>()
 }
 
-fn name(text: &str) -> Result<String, String> {
-    let plain = !text.is_empty() && text.len() <= 64 && text.chars().all(|c| !c.is_control() && c != ':');
-    if plain {
-        Ok(text.to_owned())
-    } else {
-        Err("a name has 1 to 64 bytes, no colon and no control characters".to_owned())
-    }
+fn name(text: &str) -> Result<String, WishError> {
+    checked_name(text).map(str::to_owned)
 }
 
-fn grantee(text: &str) -> Result<Grantee, String> {
+fn grantee(text: &str) -> Result<Grantee, WishError> {
     match text.strip_prefix(GROUP) {
         Some(group) => name(group).map(Grantee::Group),
         None => Ok(Grantee::Account(text.to_owned())),

@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use api::AlarmSeverity;
+
+use super::FindingList;
 use super::host::Examined;
-use super::{FindingList, Severity};
 
 /// Largest contents that are looked at for fragments.
 const CONTENTS_MAX: usize = 64;
@@ -125,8 +127,8 @@ fn network_file_system(list: &mut FindingList, mount: &Mount, name: &str) {
 fn full(list: &mut FindingList, host: &Examined, name: &str) {
     let Some((percent, free)) = used(host, name) else { return };
     let severity = match percent {
-        98.. => Severity::Serious,
-        90..98 => Severity::Advice,
+        98.. => AlarmSeverity::Serious,
+        90..98 => AlarmSeverity::Advice,
         _ => return,
     };
     list.add(severity, "nearly-full", name, format!("it is {percent} % full, {} free", units::ByteCount(free)))

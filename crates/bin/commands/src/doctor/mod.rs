@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use api::AlarmSeverity;
 use clap::Args;
 use client::{Login, ServerApi, USUAL_SERVER};
 use serde::Serialize;
@@ -46,20 +47,10 @@ pub struct DoctorArgs {
     json: bool,
 }
 
-/// Weight of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum Severity {
-    /// Streams are lost, or acknowledged bytes may be.
-    Serious,
-    /// Fewer streams are carried than could be.
-    Advice,
-}
-
 /// A fault, and its remedy.
 #[derive(Debug, Serialize)]
 struct Finding {
-    severity: Severity,
+    severity: AlarmSeverity,
     /// Name of the check; `about` names the interface, disk or folder.
     check: &'static str,
     about: String,
@@ -78,17 +69,23 @@ struct NewFinding<'a>(&'a mut FindingList, Finding);
 
 impl FindingList {
     /// Begins a finding with its fact.
-    fn add(&mut self, severity: Severity, check: &'static str, about: &str, seen: impl Into<String>) -> NewFinding<'_> {
+    fn add(
+        &mut self,
+        severity: AlarmSeverity,
+        check: &'static str,
+        about: &str,
+        seen: impl Into<String>,
+    ) -> NewFinding<'_> {
         let (about, seen) = (about.to_owned(), seen.into());
         NewFinding(self, Finding { severity, check, about, seen, why: String::new(), mend: String::new() })
     }
 
     fn serious(&mut self, check: &'static str, about: &str, seen: impl Into<String>) -> NewFinding<'_> {
-        self.add(Severity::Serious, check, about, seen)
+        self.add(AlarmSeverity::Serious, check, about, seen)
     }
 
     fn advice(&mut self, check: &'static str, about: &str, seen: impl Into<String>) -> NewFinding<'_> {
-        self.add(Severity::Advice, check, about, seen)
+        self.add(AlarmSeverity::Advice, check, about, seen)
     }
 
     /// Facts that are not to be had, and how to have them.
@@ -150,7 +147,7 @@ impl DoctorArgs {
             if self.json { serde_json::to_string_pretty(&found)? + "\n" } else { shown(&found, server.is_some()) };
         out.write_all(text.as_bytes())?;
         out.flush()?;
-        let count = found.iter().filter(|one| one.severity == Severity::Serious).count();
+        let count = found.iter().filter(|one| one.severity == AlarmSeverity::Serious).count();
         anyhow::ensure!(count == 0, "{}", counted(count, "serious finding"));
         Ok(())
     }
@@ -166,7 +163,7 @@ fn local_port(url: &str) -> Option<u16> {
 fn shown(found: &[Finding], server: bool) -> String {
     let mut text = String::new();
     for one in found {
-        let severity = if one.severity == Severity::Serious { "SERIOUS" } else { "advice " };
+        let severity = if one.severity == AlarmSeverity::Serious { "SERIOUS" } else { "advice " };
         text.push_str(&format!(
             "{severity}  {} ({}): {}\n         why:  {}\n         mend: {}\n",
             one.about, one.check, one.seen, one.why, one.mend

@@ -8,7 +8,7 @@ use client::ServerApi;
 use units::{counted, real};
 
 use super::host::Examined;
-use super::{FindingList, Severity, process};
+use super::{FindingList, process};
 
 /// Bytes that `/sys/block/*/stat` counts in (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
@@ -88,16 +88,12 @@ pub(super) fn examine(list: &mut FindingList, look: &ServerLook) {
 }
 
 fn of_alarm(list: &mut FindingList, alarm: &Alarm) {
-    let severity = match alarm.severity {
-        AlarmSeverity::Serious => Severity::Serious,
-        AlarmSeverity::Advice => Severity::Advice,
-    };
-    list.add(severity, alarm.cause.kind(), &alarm.about, &alarm.text).why(&alarm.why).mend(alarm.noted_remedy());
+    list.add(alarm.severity, alarm.cause.kind(), &alarm.about, &alarm.text).why(&alarm.why).mend(alarm.noted_remedy());
 }
 
 fn of_disk(list: &mut FindingList, disk: &Disk, look: &ServerLook) {
     if disk.slowdown > 1.1 {
-        let severity = if disk.slowdown > 1.5 { Severity::Serious } else { Severity::Advice };
+        let severity = if disk.slowdown > 1.5 { AlarmSeverity::Serious } else { AlarmSeverity::Advice };
         let seen = format!("it takes {:.2} times as long as its profile says", disk.slowdown);
         list.add(severity, "slower", &disk.name, seen)
             .why(format!("it is promised to {:.0} % of the streams it was measured for", 100.0 / disk.slowdown))

@@ -97,10 +97,10 @@ fn nothing_is_found_where_all_is_well() {
 }
 
 /// One change of a machine that is well, and the one finding it makes: how much it matters, the check, and words of it.
-type MachineCase = (&'static str, &'static str, Severity, &'static str, &'static str);
+type MachineCase = (&'static str, &'static str, AlarmSeverity, &'static str, &'static str);
 
 const CASES: &[MachineCase] = {
-    use Severity::{Advice, Serious};
+    use AlarmSeverity::{Advice, Serious};
     &[
         ("proc/sys/net/core/wmem_max", "212992", Advice, "send-window", "11.4 Mbit/s"),
         ("proc/sys/net/ipv4/tcp_wmem", "4096 16384 65536", Advice, "send-window", "6.6 Mbit/s"),
@@ -336,7 +336,7 @@ fn the_servers_permissions_go_before_ours() {
 }
 
 /// Findings on a server with good figures except for these members.
-fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(Severity, &'static str)> {
+fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(AlarmSeverity, &'static str)> {
     let mut system = json!({
         "version": "1", "uptime_seconds": 60.0, "streams": 0, "uploads": 0, "connections": 0, "promised_bps": 0, "network_bps": 0,
         "lent_bps": 0, "upload_bps": 0, "disk_bps": 0, "cpu_share": null, "process_cpu": null, "memory_bytes": null,
@@ -372,7 +372,7 @@ fn found_of(changes: &serde_json::Value, foreign: u64) -> Vec<(Severity, &'stati
 
 #[test]
 fn the_servers_own_figures_are_looked_at() {
-    use Severity::{Advice, Serious};
+    use AlarmSeverity::{Advice, Serious};
     assert!(found_of(&json!({}), 0).is_empty());
     assert_eq!(found_of(&json!({}), 10 << 20), [(Serious, "foreign-io")]);
     for (changes, found) in [
