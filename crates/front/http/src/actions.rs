@@ -47,7 +47,7 @@ fn stop_stream(exchange: &Exchange, number: &str, permit: &Permit<ToAdminister>)
 async fn begin_upkeep(exchange: &Exchange, permit: Permit<ToAdminister>, found: &FoundCall) -> Result<(), Reply> {
     let device = || {
         let query = Query::parse(exchange.head.query.as_deref()).map_err(problem::bad_request)?;
-        let unnamed = || Reply::problem(StatusCode::BAD_REQUEST, "name the disk that comes: `?device=DEV`");
+        let unnamed = || Reply::malformed("name the disk that comes: `?device=DEV`");
         query.device.map(PathBuf::from).ok_or_else(unnamed)
     };
     let number = || found.name(1).parse().map_err(|_| problem::of_upkeep(&UpkeepError::Unknown));

@@ -59,17 +59,14 @@ impl Archive {
                 continue;
             }
             let path = ContentPath::parse(&value);
-            let path = path.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`path=`: {error}")))?;
+            let path = path.map_err(|error| Reply::malformed(format!("`path=`: {error}")))?;
             let permit: Permit<ToRead> = login::permit(exchange, &path).await?;
             add(exchange, &permit, &mut members).await?;
             permits.push(permit);
         }
         let name = match &permits[..] {
             [] => {
-                return Err(Reply::problem(
-                    StatusCode::BAD_REQUEST,
-                    "name what is to be in it: `?path=PATH&path=PATH`",
-                ));
+                return Err(Reply::malformed("name what is to be in it: `?path=PATH&path=PATH`"));
             }
             [only] => only.path().components().last().map_or("isocast", String::as_str),
             _ => "isocast",
@@ -77,7 +74,7 @@ impl Archive {
         let mut names = HashSet::new();
         if let Some(again) = members.iter().find(|member| !names.insert(member.zip.name.trim_end_matches('/'))) {
             let twice = format!("two items would be `{}` in the archive: ask for one of them alone", again.zip.name);
-            return Err(Reply::problem(StatusCode::BAD_REQUEST, &twice));
+            return Err(Reply::malformed(twice));
         }
         let viewer = format!("zip {:x}", exchange.shared.service.hash((&exchange.head.query, SystemTime::now())));
         for permit in &permits {
@@ -130,7 +127,7 @@ async fn add(exchange: &Exchange, permit: &Permit<ToRead>, members: &mut Vec<Arc
         let mut name = permit.path().components()[above..].join("/");
         if members.len() >= ENTRIES_MAX {
             let most = format!("an archive holds {ENTRIES_MAX} contents and folders at most: choose fewer");
-            return Err(Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &most));
+            return Err(Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, most));
         }
         if found.kind == NameKind::Directory {
             let listing = service.list(&permit).await?;

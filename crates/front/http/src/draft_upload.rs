@@ -55,7 +55,7 @@ pub(crate) fn begins_upload(head: &RequestHead, permit: &Permit<ToWrite>) -> Res
         Some(false) if !can_begin => {
             let detail = "a part of a content (`Upload-Complete: ?0`) comes with `Upload-Draft-Interop-Version: 6`, and without a query, \
                           a link, conditions and checksums";
-            Err(Reply::problem(StatusCode::BAD_REQUEST, detail))
+            Err(Reply::malformed(detail))
         }
         Some(false) => Ok(true),
         Some(true) => {
@@ -66,7 +66,7 @@ pub(crate) fn begins_upload(head: &RequestHead, permit: &Permit<ToWrite>) -> Res
             if falls_short && !can_begin {
                 let detail =
                     "the last part of a content (`Upload-Complete: ?1`) has as many bytes as `Upload-Length` says";
-                return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+                return Err(Reply::malformed(detail));
             }
             Ok(can_begin && (is_large || announced.is_some()))
         }
@@ -90,7 +90,7 @@ pub(crate) async fn create(
     permit: &Permit<ToWrite>,
 ) -> Result<Reply, Reply> {
     let (head, uploads) = (&exchange.head, &exchange.shared.uploads);
-    let unread = || Reply::problem(StatusCode::BAD_REQUEST, "`Upload-Complete` is `?0` or `?1`");
+    let unread = || Reply::malformed("`Upload-Complete` is `?0` or `?1`");
     let completes = completes(head).ok_or_else(unread)?;
     let length = match (number(head, "upload-length")?, head.body) {
         (Some(length), _) => Some(length),
@@ -135,7 +135,7 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> R
 }
 
 async fn begin(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {
-    let unnamed = || Reply::problem(StatusCode::BAD_REQUEST, "name the content: `?path=PATH`, its path below /media/");
+    let unnamed = || Reply::malformed("name the content: `?path=PATH`, its path below /media/");
     let path = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "path").map(|(_, path)| path);
     let path = ContentPath::parse(&path.ok_or_else(unnamed)?).map_err(problem::bad_request)?;
     if path.components().is_empty() {
@@ -163,9 +163,9 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     let head = &exchange.head;
     if text(head, CONTENT_TYPE.as_str()) != Some(PARTIAL) {
         let detail = format!("the bytes of an upload come as `Content-Type: {PARTIAL}`");
-        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, &detail));
+        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let unread = || Reply::problem(StatusCode::BAD_REQUEST, "`Upload-Offset` and `Upload-Complete` are needed");
+    let unread = || Reply::malformed("`Upload-Offset` and `Upload-Complete` are needed");
     let offset = number(head, "upload-offset")?.ok_or_else(unread)?;
     let completes = completes(head).ok_or_else(unread)?;
     let (id, permit) = at(exchange).await?;

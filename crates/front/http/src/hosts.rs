@@ -36,7 +36,7 @@ pub(crate) fn refusal(config: &HttpConfig, head: &RequestHead) -> Option<Reply> 
     let Some(RequestHost::Name(name)) = host(name) else { return None };
     (!is_own(config, name)).then(|| {
         let detail = format!("this server does not go by the name `{name}`; add it to `access.hosts` if it does");
-        Reply::problem(StatusCode::MISDIRECTED_REQUEST, &detail)
+        Reply::problem(StatusCode::MISDIRECTED_REQUEST, detail)
     })
 }
 

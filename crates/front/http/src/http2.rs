@@ -169,7 +169,7 @@ fn head_of(request: Request<Incoming>) -> Result<(RequestHead, Incoming), Reply>
     let mut headers = parts.headers;
     if let Some(authority) = parts.uri.authority() {
         let host = HeaderValue::from_str(authority.as_str());
-        headers.insert(HOST, host.map_err(|_| Reply::problem(StatusCode::BAD_REQUEST, "`:authority` is no host"))?);
+        headers.insert(HOST, host.map_err(|_| Reply::malformed("`:authority` is no host"))?);
     }
     check_host(&headers, HttpVersion::Http2)?;
     let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());

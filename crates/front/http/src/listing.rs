@@ -49,13 +49,13 @@ async fn listing(exchange: &Exchange) -> Result<(Format, Arc<Listing>, ListingPa
     let json = match query.format.as_deref() {
         Some("json") => true,
         Some("html") => false,
-        Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "format= is json or html")),
+        Some(_) => return Err(Reply::malformed("format= is json or html")),
         None => prefers_json(exchange),
     };
     let limit = match query.limit.as_deref().map(str::parse::<usize>) {
         None => None,
         Some(Ok(limit @ 1..)) => Some(limit),
-        Some(_) => return Err(Reply::problem(StatusCode::BAD_REQUEST, "limit= is a number of entries, at least 1")),
+        Some(_) => return Err(Reply::malformed("limit= is a number of entries, at least 1")),
     };
     let permit = login::permit(exchange, &path).await?;
     let service = &exchange.shared.service;

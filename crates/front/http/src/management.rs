@@ -50,7 +50,7 @@ pub(crate) async fn figures(exchange: &Exchange, call: Call) -> Result<Reply, Re
     }
     let seconds = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "seconds");
     let Ok(seconds) = seconds.map_or(Ok(HISTORY_SECONDS), |(_, value)| value.parse::<u64>()) else {
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, "`seconds=` is a number of seconds"));
+        return Err(Reply::malformed("`seconds=` is a number of seconds"));
     };
     observed(exchange, |permit| match call {
         Call::History => Reply::json(&figures::history(service, seconds, SystemTime::now(), permit)),

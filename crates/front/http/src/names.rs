@@ -62,8 +62,8 @@ pub(crate) async fn change(exchange: &Exchange, call: Call) -> Result<Reply, Rep
         return Err(problem::stopping());
     }
     let query = NamesQuery::parse(exchange.head.query.as_deref());
-    let query = query.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
-    let unnamed = |keys: &str| Reply::problem(StatusCode::BAD_REQUEST, &format!("name the item: `{keys}`"));
+    let query = query.map_err(Reply::malformed)?;
+    let unnamed = |keys: &str| Reply::malformed(format!("name the item: `{keys}`"));
     match (call, query) {
         (Call::MoveItem, NamesQuery { from: Some(from), to: Some(to), replaces, .. }) => {
             dav::move_item(exchange, &NameTransfer::new(from, to, replaces)?).await?;
@@ -76,10 +76,7 @@ pub(crate) async fn change(exchange: &Exchange, call: Call) -> Result<Reply, Rep
             return Err(Reply::problem(StatusCode::FORBIDDEN, "the folder of all contents stays"));
         }
         (Call::RemoveItem, NamesQuery { trash: true, is_empty: true, .. }) => {
-            return Err(Reply::problem(
-                StatusCode::BAD_REQUEST,
-                "an empty folder is removed for good: leave `trash=` out",
-            ));
+            return Err(Reply::malformed("an empty folder is removed for good: leave `trash=` out"));
         }
         (Call::RemoveItem, NamesQuery { path: Some(path), trash: true, .. }) => {
             let id = upload::put_in_trash(exchange, &path).await?;

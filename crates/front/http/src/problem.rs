@@ -73,7 +73,7 @@ pub(crate) fn bad_request(error: impl std::error::Error) -> Reply {
         }
         source = cause.source();
     }
-    Reply::problem(StatusCode::BAD_REQUEST, &detail)
+    Reply::malformed(detail)
 }
 
 /// Answer to a head that is no acceptable request.
@@ -91,7 +91,7 @@ pub(crate) fn of_head(error: &HeadError) -> Reply {
         HeadError::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         HeadError::Expectation => StatusCode::EXPECTATION_FAILED,
     };
-    Reply::problem(status, &error.to_string())
+    Reply::problem(status, error)
 }
 
 /// Answer where no more of a body comes.
@@ -102,7 +102,7 @@ pub(crate) fn of_body(error: &BodyError) -> Reply {
         BodyError::Unwanted | BodyError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
         BodyError::BrokenOff | BodyError::Coding(_) => StatusCode::BAD_REQUEST,
     };
-    Reply::problem(status, &error.to_string())
+    Reply::problem(status, error)
 }
 
 /// The methods of paths below `/media/`.
@@ -111,14 +111,14 @@ pub(crate) const MEDIA_METHODS: &str =
 
 /// 405 with the allowed methods.
 pub(crate) fn not_allowed(methods: &str) -> Reply {
-    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("the methods for this path are {methods}"))
+    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, format!("the methods for this path are {methods}"))
         .field(ALLOW, methods)
 }
 
 /// 405 to a form: contents are stored by PUT.
 pub(crate) fn form_refused() -> Reply {
     let detail = "contents are uploaded with PUT, not as a form: `curl -T FILE ADDRESS`; the methods for this path are";
-    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, &format!("{detail} {MEDIA_METHODS}")).field(ALLOW, MEDIA_METHODS)
+    Reply::problem(StatusCode::METHOD_NOT_ALLOWED, format!("{detail} {MEDIA_METHODS}")).field(ALLOW, MEDIA_METHODS)
 }
 
 /// 503: `resource` is short, whatever the rate; `name` is that of a disk.
@@ -224,7 +224,7 @@ pub(crate) fn of_pipe(error: &PipeError) -> Reply {
 }
 
 fn of_stage(error: &StageError) -> Reply {
-    Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, &error.to_string())
+    Reply::problem(StatusCode::UNPROCESSABLE_ENTITY, error)
 }
 
 /// Answer to bytes that their checksum does not prove.
@@ -233,11 +233,9 @@ fn of_digest(error: &DigestError) -> Reply {
         // tus: 460 Checksum Mismatch.
         DigestError::Different(_) => {
             let status = StatusCode::from_u16(460).unwrap_or(StatusCode::BAD_REQUEST);
-            Reply::problem(status, &error.to_string())
+            Reply::problem(status, error)
         }
-        DigestError::Malformed(_) | DigestError::Unknown(_) => {
-            Reply::problem(StatusCode::BAD_REQUEST, &error.to_string())
-        }
+        DigestError::Malformed(_) | DigestError::Unknown(_) => Reply::malformed(error),
     }
 }
 
@@ -247,12 +245,10 @@ pub(crate) fn of_namespace(error: &NamespaceError) -> Reply {
         NamespaceError::Store(error) => of_store(error),
         NamespaceError::Ingest(error) => of_ingest(error),
         NamespaceError::Read(error) => of_pipe(error),
-        NamespaceError::NoParent => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
-        NamespaceError::Exists => Reply::problem(StatusCode::PRECONDITION_FAILED, &error.to_string()),
-        NamespaceError::Overlap => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
-        NamespaceError::TooMany | NamespaceError::NoTrash => {
-            Reply::problem(StatusCode::INSUFFICIENT_STORAGE, &error.to_string())
-        }
+        NamespaceError::NoParent => Reply::problem(StatusCode::CONFLICT, error),
+        NamespaceError::Exists => Reply::problem(StatusCode::PRECONDITION_FAILED, error),
+        NamespaceError::Overlap => Reply::problem(StatusCode::FORBIDDEN, error),
+        NamespaceError::TooMany | NamespaceError::NoTrash => Reply::problem(StatusCode::INSUFFICIENT_STORAGE, error),
     }
 }
 
@@ -264,7 +260,7 @@ pub(crate) fn of_resume(error: &ResumeError) -> Reply {
         ResumeError::Unknown => StatusCode::NOT_FOUND,
         ResumeError::Offset(offset) => {
             let name = HeaderName::from_static("upload-offset");
-            return Reply::problem(StatusCode::CONFLICT, &error.to_string()).field(name, offset.to_string());
+            return Reply::problem(StatusCode::CONFLICT, error).field(name, offset.to_string());
         }
         ResumeError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
         ResumeError::LengthKnown | ResumeError::NoPart(_) => StatusCode::BAD_REQUEST,
@@ -272,7 +268,7 @@ pub(crate) fn of_resume(error: &ResumeError) -> Reply {
         ResumeError::TooMany => return client_busy(&error.to_string()),
         ResumeError::NotKept => StatusCode::INSUFFICIENT_STORAGE,
     };
-    Reply::problem(status, &error.to_string())
+    Reply::problem(status, error)
 }
 
 /// Answer where nothing has the name of the request.
@@ -289,7 +285,7 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::Store(error) => of_store(error),
         // As where the disk is full (RFC 4918 §11.5).
         IngestError::Quota(refusal) => {
-            Reply::problem_of(problem_type::QUOTA, StatusCode::INSUFFICIENT_STORAGE, &refusal.to_string())
+            Reply::problem_of(problem_type::QUOTA, StatusCode::INSUFFICIENT_STORAGE, refusal)
                 .failing(DavCondition::QuotaNotExceeded)
         }
         IngestError::NoRoom(short) => of_shortage(short),
@@ -297,14 +293,14 @@ pub(crate) fn of_ingest(error: &IngestError) -> Reply {
         IngestError::Claim(error) => of_change(error),
         IngestError::Busy => busy(),
         IngestError::Stopping => stopping(),
-        IngestError::RightTaken => Reply::problem(StatusCode::FORBIDDEN, &error.to_string()),
-        IngestError::PresentByLink => Reply::problem(StatusCode::PRECONDITION_FAILED, &error.to_string()),
+        IngestError::RightTaken => Reply::problem(StatusCode::FORBIDDEN, error),
+        IngestError::PresentByLink => Reply::problem(StatusCode::PRECONDITION_FAILED, error),
         IngestError::NameTaken | IngestError::Superseded => {
-            Reply::problem(StatusCode::CONFLICT, &error.to_string()).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
+            Reply::problem(StatusCode::CONFLICT, error).field(RETRY_AFTER, RETRY_AFTER_SECONDS)
         }
         IngestError::ClientBusy(_) => client_busy(&error.to_string()),
-        IngestError::Durable(_) | IngestError::Names(_) => Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()),
-        IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
+        IngestError::Durable(_) | IngestError::Names(_) => Reply::malformed(error),
+        IngestError::TooLarge(_) => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, error),
         IngestError::Stage(error) => of_stage(error),
     }
 }
@@ -322,9 +318,9 @@ pub(crate) fn of_delete(error: &StoreError) -> Reply {
 pub(crate) fn of_stop(error: &StopError) -> Reply {
     match error {
         StopError::Unknown => {
-            Reply::problem(StatusCode::NOT_FOUND, &format!("{error}; /api/v1/streams lists those that do"))
+            Reply::problem(StatusCode::NOT_FOUND, format!("{error}; /api/v1/streams lists those that do"))
         }
-        StopError::Incoming => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        StopError::Incoming => Reply::problem(StatusCode::CONFLICT, error),
         StopError::Busy => busy(),
     }
 }
@@ -332,9 +328,9 @@ pub(crate) fn of_stop(error: &StopError) -> Reply {
 /// Answer where a job is not begun or stopped.
 pub(crate) fn of_job(error: &JobError) -> Reply {
     match error {
-        JobError::Unknown | JobError::NoRing => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
+        JobError::Unknown | JobError::NoRing => Reply::problem(StatusCode::NOT_FOUND, error),
         JobError::Runs | JobError::RunsNot | JobError::RemovesNot | JobError::LooksAlready => {
-            Reply::problem(StatusCode::CONFLICT, &error.to_string())
+            Reply::problem(StatusCode::CONFLICT, error)
         }
         JobError::Stopping => stopping(),
     }
@@ -344,17 +340,17 @@ pub(crate) fn of_job(error: &JobError) -> Reply {
 pub(crate) fn of_upkeep(error: &UpkeepError) -> Reply {
     match error {
         UpkeepError::Store(error) => of_store(error),
-        UpkeepError::Unknown => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
-        error => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        UpkeepError::Unknown => Reply::problem(StatusCode::NOT_FOUND, error),
+        error => Reply::problem(StatusCode::CONFLICT, error),
     }
 }
 
 /// The answer to a client that may not do that; `passwords`: a client with an account may send its password.
 pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
     match denied {
-        Denied::UserNeeded(_) => challenged(Reply::problem(StatusCode::UNAUTHORIZED, &denied.to_string()), passwords),
+        Denied::UserNeeded(_) => challenged(Reply::problem(StatusCode::UNAUTHORIZED, denied), passwords),
         Denied::LocalOnly(..) | Denied::NoWriters | Denied::NoRight(_) | Denied::NotByLink(_) | Denied::ByToken => {
-            Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, &denied.to_string())
+            Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, denied)
         }
     }
 }
@@ -362,13 +358,13 @@ pub(crate) fn of_denied(denied: Denied, passwords: bool) -> Reply {
 /// The answer to a token that is not valid (RFC 6750 §3.1).
 pub(crate) fn of_token(error: &CredentialError) -> Reply {
     let challenge = "Bearer realm=\"isocast\", error=\"invalid_token\"";
-    let reply = Reply::problem_of(problem_type::TOKEN_INVALID, StatusCode::UNAUTHORIZED, &error.to_string());
+    let reply = Reply::problem_of(problem_type::TOKEN_INVALID, StatusCode::UNAUTHORIZED, error);
     reply.field(WWW_AUTHENTICATE, challenge)
 }
 
 /// The answer to a link that is not valid: another one is needed, and no login.
 pub(crate) fn of_link(error: &CredentialError) -> Reply {
-    Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, &error.to_string())
+    Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, error)
 }
 
 /// Answer where accounts, tokens or links are not changed, or a link is used up.
@@ -384,14 +380,14 @@ pub(crate) fn of_change(error: &ChangeError) -> Reply {
         | ChangeError::NotFirst
         | ChangeError::LastAdministrator => StatusCode::CONFLICT,
         ChangeError::UsedUp(_) => {
-            return Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, &error.to_string());
+            return Reply::problem_of(problem_type::LINK_INVALID, StatusCode::FORBIDDEN, error);
         }
         ChangeError::NotAdded(_) | ChangeError::OtherIdentity(_) => StatusCode::FORBIDDEN,
         ChangeError::StoredFull { .. } | ChangeError::TooMany(..) => StatusCode::INSUFFICIENT_STORAGE,
         ChangeError::Budget(refusal) => return of_budget(refusal),
         ChangeError::Unavailable(_) => return not_now(&error.to_string()),
     };
-    Reply::problem(status, &error.to_string())
+    Reply::problem(status, error)
 }
 
 /// Answer where a wish about accounts is none, or is not done.
@@ -399,11 +395,9 @@ pub(crate) fn of_wish(error: &WishError) -> Reply {
     match error {
         WishError::Change(error) => of_change(error),
         WishError::Present(LoginError::Busy) => of_login(LoginError::Busy, false),
-        WishError::Code | WishError::Present(LoginError::Wrong) => {
-            Reply::problem(StatusCode::FORBIDDEN, &error.to_string())
-        }
-        WishError::NothingToShare(_) => Reply::problem(StatusCode::NOT_FOUND, &error.to_string()),
-        WishError::UploadsOverContent(_) => Reply::problem(StatusCode::CONFLICT, &error.to_string()),
+        WishError::Code | WishError::Present(LoginError::Wrong) => Reply::problem(StatusCode::FORBIDDEN, error),
+        WishError::NothingToShare(_) => Reply::problem(StatusCode::NOT_FOUND, error),
+        WishError::UploadsOverContent(_) => Reply::problem(StatusCode::CONFLICT, error),
         error => bad_request(error),
     }
 }
@@ -412,9 +406,7 @@ pub(crate) fn of_wish(error: &WishError) -> Reply {
 pub(crate) fn of_reservation(error: &ReservationError) -> Reply {
     match error {
         ReservationError::Terms => bad_request(error),
-        ReservationError::Denied(_) => {
-            Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, &error.to_string())
-        }
+        ReservationError::Denied(_) => Reply::problem_of(problem_type::NO_RIGHT, StatusCode::FORBIDDEN, error),
         ReservationError::Store(error) => of_store(error),
         ReservationError::Delivery(error) => of_open(error),
         ReservationError::Change(error) => of_change(error),
@@ -433,7 +425,7 @@ pub(crate) fn of_settings(error: &SettingsError) -> Reply {
         | SettingsError::File(_) => StatusCode::CONFLICT,
         SettingsError::Busy => return busy(),
     };
-    Reply::problem(status, &error.to_string())
+    Reply::problem(status, error)
 }
 
 /// The answer to a login by the provider of identities that came to nothing.
@@ -441,7 +433,7 @@ pub(crate) fn of_openid(error: &OpenIdError) -> Reply {
     match error {
         OpenIdError::Unreached(_) | OpenIdError::Document(..) => not_now(&error.to_string()),
         OpenIdError::Refused(_) | OpenIdError::OtherLogin | OpenIdError::Token(_) | OpenIdError::Claim(..) => {
-            Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::FORBIDDEN, &error.to_string())
+            Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::FORBIDDEN, error)
         }
     }
 }
@@ -456,9 +448,9 @@ pub(crate) fn of_login(error: LoginError, passwords: bool) -> Reply {
     let detail = error.to_string();
     match error {
         LoginError::Wrong => {
-            challenged(Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::UNAUTHORIZED, &detail), passwords)
+            challenged(Reply::problem_of(problem_type::LOGIN_WRONG, StatusCode::UNAUTHORIZED, detail), passwords)
         }
-        LoginError::Busy => Reply::problem(StatusCode::TOO_MANY_REQUESTS, &detail).field(RETRY_AFTER, "1"),
+        LoginError::Busy => Reply::problem(StatusCode::TOO_MANY_REQUESTS, detail).field(RETRY_AFTER, "1"),
     }
 }
 
@@ -525,7 +517,7 @@ pub(crate) fn of_store(error: &StoreError) -> Reply {
         StoreError::Io(cause) => (StatusCode::INTERNAL_SERVER_ERROR, format!("the store failed: {cause}")),
     };
     if status != StatusCode::SERVICE_UNAVAILABLE {
-        let reply = Reply::problem(status, &detail);
+        let reply = Reply::problem(status, detail);
         let is_full = matches!(error, StoreError::NoSpace | StoreError::Full(_));
         return if is_full { reply.failing(DavCondition::SufficientDiskSpace) } else { reply };
     }

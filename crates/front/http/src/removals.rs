@@ -96,7 +96,7 @@ pub(crate) async fn answer(exchange: &Exchange) -> Reply {
     };
     let rule = match rule {
         Ok(rule) => rule,
-        Err(message) => return Reply::problem(StatusCode::BAD_REQUEST, &message),
+        Err(message) => return Reply::malformed(message),
     };
     match exchange.shared.service.operations.removals(rule, &permit).await {
         Ok(Ok(removals)) => Reply::json(&removals),

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
-use http_types::StatusCode;
 use service::MediaService;
 use service::connections::{Arrival, ConnectionPlace, ConnectionRefusal};
 use service::guard::guarded;
@@ -231,7 +230,7 @@ async fn behind_proxy(
     place: &mut ConnectionPlace,
 ) -> Result<SocketAddr, Reply> {
     let client = shared.config().trusted_proxies.client(stream, peer).await;
-    let client = client.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    let client = client.map_err(Reply::malformed)?;
     if client != peer {
         let placed = shared.service.connect_for(place, client.ip());
         placed.map_err(|refusal| problem::client_busy(&refusal.to_string()))?;

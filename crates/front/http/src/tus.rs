@@ -43,7 +43,7 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> R
         "OPTIONS" => return options(exchange),
         method if text(&exchange.head, "tus-resumable") != Some(VERSION) => {
             let detail = format!("`{method}` of an upload needs `Tus-Resumable: {VERSION}`");
-            return Reply::problem(StatusCode::PRECONDITION_FAILED, &detail).field(TUS_VERSION, VERSION);
+            return Reply::problem(StatusCode::PRECONDITION_FAILED, detail).field(TUS_VERSION, VERSION);
         }
         "POST" | "PATCH" if exchange.shared.service.is_draining() => Err(problem::stopping()),
         "POST" => create(exchange, body).await,
@@ -79,14 +79,14 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     }
     let role = role(head)?;
     let notes = text(head, "upload-metadata").unwrap_or_default();
-    let metadata = UploadMetadata::parse(notes).map_err(unread)?;
+    let metadata = UploadMetadata::parse(notes).map_err(Reply::malformed)?;
     let path = match (named(&metadata)?, &role) {
         (Some(path), _) => path,
         // Its bytes lie in the root.
         (None, UploadRole::Partial) => ContentPath::root().child("upload").map_err(problem::bad_request)?,
         (None, _) => {
             let detail = "name the content in the metadata: `Upload-Metadata: path BASE64`, its path below /media/";
-            return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+            return Err(Reply::malformed(detail));
         }
     };
     let length = match (number(head, "upload-length")?, text(head, "upload-defer-length"), &role) {
@@ -94,7 +94,7 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
         (None, Some("1"), UploadRole::Whole | UploadRole::Partial) | (None, None, UploadRole::Final(_)) => None,
         _ => {
             let detail = "`Upload-Length`, or `Upload-Defer-Length: 1`, is needed; a final upload has neither";
-            return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+            return Err(Reply::malformed(detail));
         }
     };
     let permit: Permit<ToWrite> = to_upload(exchange, &path).await?;
@@ -145,9 +145,9 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
     let head = &exchange.head;
     if text(head, CONTENT_TYPE.as_str()) != Some(OFFSET_BYTES) {
         let detail = format!("the bytes of an upload come as `Content-Type: {OFFSET_BYTES}`");
-        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, &detail));
+        return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let unnamed = || Reply::problem(StatusCode::BAD_REQUEST, "`Upload-Offset` is needed");
+    let unnamed = || Reply::malformed("`Upload-Offset` is needed");
     let offset = number(head, "upload-offset")?.ok_or_else(unnamed)?;
     let checks = checks(head)?;
     let (id, permit) = at(exchange).await?;
@@ -166,7 +166,7 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
 /// The role of an upload in another one.
 fn role(head: &RequestHead) -> Result<UploadRole, Reply> {
     let concat = text(head, "upload-concat").map(UploadConcat::parse).transpose();
-    Ok(match concat.map_err(unread)? {
+    Ok(match concat.map_err(Reply::malformed)? {
         None => UploadRole::Whole,
         Some(UploadConcat::Partial) => UploadRole::Partial,
         Some(UploadConcat::Final(ids)) => UploadRole::Final(ids),
@@ -176,16 +176,12 @@ fn role(head: &RequestHead) -> Result<UploadRole, Reply> {
 /// The content that the metadata name.
 fn named(metadata: &UploadMetadata) -> Result<Option<ContentPath>, Reply> {
     let path = metadata.path.as_deref().map(ContentPath::parse).transpose();
-    match path.map_err(|_| unread("`path` of `Upload-Metadata` is no path of a content"))? {
+    match path.map_err(|_| Reply::malformed("`path` of `Upload-Metadata` is no path of a content"))? {
         Some(path) if path.components().is_empty() => {
-            Err(unread("`path` of `Upload-Metadata` names a content below /media/"))
+            Err(Reply::malformed("`path` of `Upload-Metadata` names a content below /media/"))
         }
         path => Ok(path),
     }
-}
-
-fn unread(detail: &str) -> Reply {
-    Reply::problem(StatusCode::BAD_REQUEST, detail)
 }
 
 fn checks(head: &RequestHead) -> Result<Option<BodyChecks>, Reply> {

@@ -6,7 +6,6 @@
 
 use http_types::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH, LOCATION};
 use http_types::{HeaderName, Method, StatusCode};
-use percent_encoding::utf8_percent_encode;
 use service::access::{Permit, ToRead, ToWrite};
 use service::contents::{ContentPath, NameKind, OnBreak, Precondition, Published, StoreError};
 use service::ingest::{self, IngestRequest, Writer};
@@ -27,7 +26,7 @@ use crate::message::digest::BodyChecks;
 use crate::message::head::{BodyFraming, RequestHead};
 use crate::message::query::Query;
 use crate::message::range::last_part;
-use crate::message::reply::{COMPONENT, Reply, location};
+use crate::message::reply::{Reply, location};
 use crate::precondition::precondition;
 use crate::problem;
 use crate::rate_request::RateTermsError;
@@ -150,7 +149,7 @@ async fn put_checked(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<
     }
     if every.is_some() && precondition != Precondition::None {
         let detail = "files of a recording replace nothing: conditions on present contents have no meaning";
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+        return Err(Reply::malformed(detail));
     }
     check_share(exchange, &path, &permit).await?;
     if draft_upload::begins_upload(head, &permit)? {
@@ -200,7 +199,7 @@ async fn continued(
     let (Some(first), true, false, None) = (first, knows, sums, exchange.head.query.as_deref()) else {
         let detail = "a PUT with `Content-Range` has the last bytes of its content, and the tag of the bytes before them in `If-Match`; \
                       without a query, and without a checksum of the whole";
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+        return Err(Reply::malformed(detail));
     };
     let permit: Permit<ToRead> = login::permit(exchange, path).await?;
     let present = exchange.shared.service.lookup(&permit).await;
@@ -208,7 +207,7 @@ async fn continued(
     let present = present.ok_or_else(|| problem::of_store(&StoreError::PreconditionFailed))?;
     if present.size != first {
         let detail = format!("the present content has {} bytes: the part behind them begins there", present.size);
-        return Err(Reply::problem(StatusCode::CONFLICT, &detail));
+        return Err(Reply::problem(StatusCode::CONFLICT, detail));
     }
     Ok(Some((permit, first)))
 }
@@ -282,7 +281,7 @@ fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
     match (query.on_break.as_deref(), rate) {
         (Some("keep"), _) | (None, Some(_)) => Ok(OnBreak::Keep),
         (Some("discard"), _) | (None, None) => Ok(OnBreak::Discard),
-        (Some(_), _) => Err(Reply::problem(StatusCode::BAD_REQUEST, "`on_break=` is `keep` or `discard`")),
+        (Some(_), _) => Err(Reply::malformed("`on_break=` is `keep` or `discard`")),
     }
 }
 
@@ -290,10 +289,7 @@ fn on_break(query: &Query, rate: Option<BitRate>) -> Result<OnBreak, Reply> {
 fn every(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply> {
     let Some(text) = query.every.as_deref() else { return Ok(None) };
     if rate.is_none() {
-        return Err(Reply::problem(
-            StatusCode::BAD_REQUEST,
-            "`every=` is for recordings: give the rate too (`rate=4M`)",
-        ));
+        return Err(Reply::malformed("`every=` is for recordings: give the rate too (`rate=4M`)"));
     }
     units::parse_duration(text).map(Some).map_err(|error| problem::bad_request(RateTermsError::Every(error)))
 }
@@ -306,7 +302,7 @@ fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply>
         let (least, most) = (LATER.start(), LATER.end());
         let detail =
             format!("`durable=` of an upload is from {least} to {most}; without it, it is durable when it is answered");
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, &detail));
+        return Err(Reply::malformed(detail));
     }
     Ok(Some(durable))
 }
@@ -315,10 +311,7 @@ fn durable(query: &Query, rate: Option<BitRate>) -> Result<Option<Nanos>, Reply>
 fn stored_at(exchange: &Exchange, stored: &ContentPath) -> String {
     match content::content_path(&exchange.head) {
         Ok(path) if path == *stored => location(&exchange.head.path),
-        _ => {
-            let names = stored.components().iter().map(|name| utf8_percent_encode(name, COMPONENT).to_string());
-            format!("{}{}", content::PREFIX, names.collect::<Vec<_>>().join("/"))
-        }
+        _ => dav::address(&stored.joined(), ""),
     }
 }
 

@@ -104,10 +104,7 @@ pub(crate) fn only_new(head: &RequestHead) -> Result<bool, Reply> {
     match precondition(&head.headers) {
         Precondition::None => Ok(false),
         Precondition::MustNotExist => Ok(true),
-        _ => Err(Reply::problem(
-            StatusCode::BAD_REQUEST,
-            "an upload that continues has no condition but `If-None-Match: *`",
-        )),
+        _ => Err(Reply::malformed("an upload that continues has no condition but `If-None-Match: *`")),
     }
 }
 
@@ -137,7 +134,7 @@ pub(crate) async fn to_upload(exchange: &Exchange, path: &ContentPath) -> Result
 /// The modification time that the client gives the content (`X-OC-Mtime`, in seconds since 1970).
 pub(crate) fn modified(head: &RequestHead) -> Result<Option<SystemTime>, Reply> {
     let Some(text) = joined(&head.headers, &OC_MTIME) else { return Ok(None) };
-    let unread = || Reply::problem(StatusCode::BAD_REQUEST, "`X-OC-Mtime` is no number of seconds since 1970");
+    let unread = || Reply::malformed("`X-OC-Mtime` is no number of seconds since 1970");
     parse_modified(&text).map(Some).ok_or_else(unread)
 }
 
@@ -149,6 +146,6 @@ pub(crate) fn number(head: &RequestHead, name: &str) -> Result<Option<u64>, Repl
     let Some(value) = head.headers.get(name) else { return Ok(None) };
     let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
     let number = digits.and_then(|text| text.parse().ok());
-    let unread = || Reply::problem(StatusCode::BAD_REQUEST, &format!("`{name}` is no number of bytes"));
+    let unread = || Reply::malformed(format!("`{name}` is no number of bytes"));
     number.map(Some).ok_or_else(unread)
 }

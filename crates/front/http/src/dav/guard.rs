@@ -44,7 +44,7 @@ pub(crate) async fn check(exchange: &Exchange, holder: Option<&str>, touched: &[
     locked.map_err(|root| {
         let root = address(&root, "");
         let detail = format!("`{root}` is locked: the change needs the lock's token");
-        Reply::problem(StatusCode::LOCKED, &detail).failing(DavCondition::LockTokenSubmitted(root))
+        Reply::problem(StatusCode::LOCKED, detail).failing(DavCondition::LockTokenSubmitted(root))
     })
 }
 

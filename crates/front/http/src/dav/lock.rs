@@ -29,7 +29,7 @@ pub(super) async fn lock(exchange: &Exchange, body: &[u8]) -> Result<Reply, Repl
     let Some(wish) = lock_body(body).map_err(of_xml)? else { return refresh(exchange, &permit, seconds).await };
     let depth = webdav::depth(field(exchange, "depth")).map_err(problem::bad_request)?;
     if depth == Some(DavDepth::One) {
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, "a lock's `Depth` is 0 or infinity"));
+        return Err(Reply::malformed("a lock's `Depth` is 0 or infinity"));
     }
     let is_new = match exchange.shared.service.lookup(&permit).await {
         Ok(_) => false,
@@ -68,7 +68,7 @@ async fn refresh(exchange: &Exchange, permit: &Permit<ToWrite>, seconds: u64) ->
     let tokens: Vec<&str> = field.iter().flat_map(webdav::IfField::tokens).collect();
     let [token] = tokens[..] else {
         let detail = "a LOCK without a body refreshes the lock whose token the `If` field has";
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+        return Err(Reply::malformed(detail));
     };
     let path = permit.path().joined();
     let found = exchange.shared.dav.with(|state| state.locks.find(&path, token, permit.user()).cloned());
@@ -96,12 +96,12 @@ fn of_lock(error: &LockError, unknown: StatusCode) -> Reply {
     match error {
         LockError::Conflict(root) => {
             let root = address(root, "");
-            Reply::problem(StatusCode::LOCKED, &format!("another lock is on `{root}`"))
+            Reply::problem(StatusCode::LOCKED, format!("another lock is on `{root}`"))
                 .failing(DavCondition::NoConflictingLock(root))
         }
         LockError::TooMany => problem::client_busy(&detail),
         LockError::Unknown => Reply::problem(unknown, &detail).failing(DavCondition::LockTokenMatchesRequestUri),
-        LockError::OtherHolder => Reply::problem(StatusCode::FORBIDDEN, &detail),
+        LockError::OtherHolder => Reply::problem(StatusCode::FORBIDDEN, detail),
     }
 }
 

@@ -91,10 +91,8 @@ async fn read_body(body: &mut RequestBody<'_>) -> Result<Vec<u8>, Reply> {
 
 fn of_xml(error: XmlError) -> Reply {
     match error {
-        XmlError::TooLarge => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, &error.to_string()),
-        XmlError::Entity => {
-            Reply::problem(StatusCode::FORBIDDEN, &error.to_string()).failing(DavCondition::NoExternalEntities)
-        }
+        XmlError::TooLarge => Reply::problem(StatusCode::PAYLOAD_TOO_LARGE, error),
+        XmlError::Entity => Reply::problem(StatusCode::FORBIDDEN, error).failing(DavCondition::NoExternalEntities),
         XmlError::Malformed | XmlError::Unexpected => problem::bad_request(error),
     }
 }

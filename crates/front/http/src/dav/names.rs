@@ -55,7 +55,7 @@ fn taken() -> Reply {
 pub(crate) async fn delete_folder(exchange: &Exchange, permit: &Permit<ToDelete>) -> Result<(), Reply> {
     if !matches!(webdav::depth(field(exchange, "depth")), Ok(None | Some(DavDepth::Infinity))) {
         let detail = "a folder is removed with all in it: `Depth` is infinity";
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+        return Err(Reply::malformed(detail));
     }
     let removed = namespace::remove_tree(&exchange.shared.service, permit, exchange.client()).await;
     removed.map_err(|error| problem::of_delete(&error))
@@ -75,7 +75,7 @@ pub(crate) async fn move_item(exchange: &Exchange, transfer: &NameTransfer) -> R
     let entry = transfer.source(exchange, &from).await?;
     if entry.kind == NameKind::Directory && !matches!(transfer.depth, None | Some(DavDepth::Infinity)) {
         let detail = "a folder is moved with all in it: `Depth` is infinity";
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+        return Err(Reply::malformed(detail));
     }
     let touched = [&transfer.from, &transfer.to].map(|path| Touched { path, tree: true, named: true });
     check(exchange, to.user(), &touched).await?;
@@ -97,7 +97,7 @@ pub(super) async fn copy(exchange: &Exchange) -> Result<Reply, Reply> {
 pub(crate) async fn copy_item(exchange: &Exchange, transfer: &NameTransfer) -> Result<(Entry, bool), Reply> {
     if transfer.depth == Some(DavDepth::One) {
         let detail = "a folder is copied alone or with all in it: `Depth` is 0 or infinity";
-        return Err(Reply::problem(StatusCode::BAD_REQUEST, detail));
+        return Err(Reply::malformed(detail));
     }
     let from: Permit<ToRead> = login::permit(exchange, &transfer.from).await?;
     let to = to_change(exchange, &transfer.to).await?;

@@ -2,7 +2,7 @@
 //!
 //! Promise: every error is `application/problem+json` (RFC 9457), or its words as plain text. Not here: the choice of the reply.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -113,14 +113,20 @@ impl Reply {
 
     /// An error with an explanation and a remedy.
     #[must_use]
-    pub fn problem(status: StatusCode, detail: &str) -> Self {
+    pub fn problem(status: StatusCode, detail: impl Display) -> Self {
         Self::problem_of(ProblemType::of(status), status, detail)
+    }
+
+    /// The refusal of a request that is malformed.
+    #[must_use]
+    pub fn malformed(detail: impl Display) -> Self {
+        Self::problem(StatusCode::BAD_REQUEST, detail)
     }
 
     /// An error of a kind of its own, with an explanation and a remedy.
     #[must_use]
-    pub fn problem_of(kind: ProblemType, status: StatusCode, detail: &str) -> Self {
-        problem_with(kind, status, status.canonical_reason().unwrap_or("Error"), detail, &[])
+    pub fn problem_of(kind: ProblemType, status: StatusCode, detail: impl Display) -> Self {
+        problem_with(kind, status, status.canonical_reason().unwrap_or("Error"), &detail.to_string(), &[])
     }
 
     /// A problem as the browser of a person shows it: its words as plain text. Any other reply stays as it is.

@@ -35,9 +35,8 @@ pub(super) async fn read<T: DeserializeOwned>(exchange: &Exchange, body: &mut Re
         return Err(Reply::problem(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
     let bytes = body.document(BODY_BYTES_MAX).await?;
-    serde_json::from_slice(&bytes).map_err(|error| {
-        Reply::problem(StatusCode::BAD_REQUEST, &format!("the body is not the document of this call: {error}"))
-    })
+    serde_json::from_slice(&bytes)
+        .map_err(|error| Reply::malformed(format!("the body is not the document of this call: {error}")))
 }
 
 /// The part of a list that the query wants, of [`PART_MAX`] entries if it names no limit.
@@ -61,8 +60,8 @@ pub(super) fn part_of<K: FromStr + Default>(exchange: &Exchange, without: usize)
     let after = query.after.as_deref().map_or_else(|| Ok(K::default()), str::parse);
     match (limit, after.ok()) {
         (Some(limit), Some(after)) => Ok(ListPart { after, limit }),
-        (None, _) => Err(Reply::problem(StatusCode::BAD_REQUEST, "`limit=` is a number from 1 to 1000")),
-        (_, None) => Err(Reply::problem(StatusCode::BAD_REQUEST, "`after=` is the key of an entry of this list")),
+        (None, _) => Err(Reply::malformed("`limit=` is a number from 1 to 1000")),
+        (_, None) => Err(Reply::malformed("`after=` is the key of an entry of this list")),
     }
 }
 

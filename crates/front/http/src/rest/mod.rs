@@ -66,8 +66,8 @@ pub(crate) async fn answer(exchange: &Exchange, body: &mut RequestBody<'_>) -> O
 /// The path of the content that the query names.
 fn one_path(exchange: &Exchange) -> Result<ContentPath, Reply> {
     let path = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "path");
-    let (_, path) = path.ok_or_else(|| Reply::problem(StatusCode::BAD_REQUEST, "name the content: `?path=PATH`"))?;
-    ContentPath::parse(&path).map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`path=`: {error}")))
+    let (_, path) = path.ok_or_else(|| Reply::malformed("name the content: `?path=PATH`"))?;
+    ContentPath::parse(&path).map_err(|error| Reply::malformed(format!("`path=`: {error}")))
 }
 
 async fn perform(exchange: &Exchange, found: &FoundCall, body: &mut RequestBody<'_>) -> Result<Reply, Reply> {

@@ -3,7 +3,6 @@
 //! Promise: a query has a bounded number of words, and its answer a bounded number of entries. Not here: the names, and the match (`service::search`).
 
 use api::{FoundEntry, FoundNames};
-use http_types::StatusCode;
 use service::contents::ContentPath;
 use service::search;
 
@@ -53,7 +52,7 @@ impl SearchQuery {
 
 pub(super) async fn answer(exchange: &Exchange) -> Result<Reply, Reply> {
     let query = SearchQuery::parse(exchange.head.query.as_deref());
-    let query = query.map_err(|detail| Reply::problem(StatusCode::BAD_REQUEST, &detail))?;
+    let query = query.map_err(Reply::malformed)?;
     let permit = login::permit(exchange, &query.folder).await?;
     let result = search::search(&exchange.shared.service, &permit, &query.text, query.limit).await?;
     let entries = result.items.iter().map(|item| FoundEntry { path: item.path.joined(), entry: listed(&item.entry) });

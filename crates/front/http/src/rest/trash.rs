@@ -21,7 +21,7 @@ pub(super) async fn answer(exchange: &Exchange, found: &FoundCall) -> Result<Rep
     if found.route.call == Call::Trash {
         let folder = pairs(exchange.head.query.as_deref()).find(|(key, _)| *key == "folder");
         let folder = folder.map_or(Ok(ContentPath::root()), |(_, folder)| ContentPath::parse(&folder));
-        let folder = folder.map_err(|error| Reply::problem(StatusCode::BAD_REQUEST, &format!("`folder=`: {error}")))?;
+        let folder = folder.map_err(|error| Reply::malformed(format!("`folder=`: {error}")))?;
         let permit = login::permit(exchange, &folder).await?;
         let items = trash::list(service, &permit).await?;
         let keep = service.config().trash_keep;
