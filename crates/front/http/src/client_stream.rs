@@ -92,21 +92,29 @@ impl ClientStream {
     }
 }
 
+/// A stream of bytes both ways.
+trait ByteStream: AsyncRead + AsyncWrite + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ByteStream for S {}
+
+impl ClientStream {
+    fn either(self: Pin<&mut Self>) -> Pin<&mut dyn ByteStream> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream),
+            Self::Sealed(stream) => Pin::new(stream),
+        }
+    }
+}
+
 impl AsyncRead for ClientStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_read(context, into),
-            Self::Sealed(stream) => Pin::new(stream).poll_read(context, into),
-        }
+        self.either().poll_read(context, into)
     }
 }
 
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Self::Sealed(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        self.either().poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -114,10 +122,7 @@ impl AsyncWrite for ClientStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Self::Sealed(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        }
+        self.either().poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -129,17 +134,11 @@ impl AsyncWrite for ClientStream {
 
     /// Bytes that were written may wait here for room in the socket, sealed, until they are flushed.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Self::Sealed(stream) => Pin::new(stream).poll_flush(context),
-        }
+        self.either().poll_flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Self::Sealed(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        self.either().poll_shutdown(context)
     }
 }
 

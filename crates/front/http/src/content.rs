@@ -208,7 +208,7 @@ fn viewer(exchange: &Exchange, query: &Query, cmcd: &Cmcd, charged: &ChargedBudg
     // Sound counts as a viewer of its own: a reservation for its rate is of no use to the picture.
     let track = if cmcd.object == ObjectType::Audio { " audio" } else { "" };
     let session = cmcd.session.as_ref().map(|session| format!("{session}{track}"));
-    let named = session.or_else(|| query.session.clone()).or_else(|| viewer_name::cookie(head));
+    let named = session.or_else(|| query.session.clone()).or_else(|| viewer_name::carried(head).map(str::to_owned));
     let service = &exchange.shared.service;
     match named {
         Some(name) if name.len() <= 128 && !name.is_empty() => Viewer::named(name, charged),

@@ -6,9 +6,10 @@
 use std::time::SystemTime;
 
 use http_types::HeaderName;
-use http_types::header::{COOKIE, SET_COOKIE};
+use http_types::header::SET_COOKIE;
 
 use crate::exchange::Exchange;
+use crate::message::cookie::cookie;
 use crate::message::head::RequestHead;
 use crate::message::reply::Reply;
 
@@ -16,17 +17,13 @@ use crate::message::reply::Reply;
 const NAME: &str = "session";
 
 /// The name that a request carries as a cookie.
-pub(crate) fn cookie(head: &RequestHead) -> Option<String> {
-    let cookies = head.headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    cookies.flat_map(|line| line.split(';')).find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == NAME).then(|| value.to_owned())
-    })
+pub(crate) fn carried(head: &RequestHead) -> Option<&str> {
+    cookie(&head.headers, NAME)
 }
 
 /// The field that gives a name to a program that sent none.
 pub(crate) fn field(exchange: &Exchange) -> Option<(HeaderName, String)> {
-    if cookie(&exchange.head).is_some() {
+    if carried(&exchange.head).is_some() {
         return None;
     }
     let (service, now) = (&exchange.shared.service, SystemTime::now());

@@ -35,26 +35,8 @@ fn is_port(text: &str) -> bool {
 }
 
 /// True for bytes of a registered name: unreserved characters, escapes, and delimiters within.
-const fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'.' | b'-'
-                | b'_'
-                | b'~'
-                | b'%'
-                | b'!'
-                | b'$'
-                | b'&'
-                | b'\''
-                | b'('
-                | b')'
-                | b'*'
-                | b'+'
-                | b','
-                | b';'
-                | b'='
-        )
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-_~%!$&'()*+,;=".contains(&byte)
 }
 
 #[cfg(test)]
