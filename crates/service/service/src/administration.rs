@@ -15,7 +15,7 @@ use units::BitRate;
 
 use crate::MediaService;
 use crate::access::{OwnPermit, Permit, Principal, RightKind, ToAdminister, ToRead, ToShare, ToWrite};
-use crate::account_changes::{AccountChange, ChangeError, Changed, Grantee, LinkWish, ListPart, ProvenIdentity};
+use crate::account_changes::{AccountChange, ChangeError, Changed, LinkWish, ListPart, ProvenIdentity};
 use crate::accounts::{FolderRights, Holder, NetworkError, Right, Rights, UnknownRight, parse_network};
 use crate::budgets::{BudgetKey, BudgetLimits};
 use crate::contents::{ContentPath, NameKind, PathError, StoreError};
@@ -91,23 +91,6 @@ pub enum WishError {
     /// It was not made.
     #[error(transparent)]
     Change(#[from] ChangeError),
-}
-
-/// A change of an account, group, or of their rights.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccountWish {
-    /// Removes an account with its tokens and links.
-    Remove(String),
-    /// Gives rights.
-    Grant(Grantee, FolderRights),
-    /// Takes rights back.
-    Revoke(Grantee, FolderRights),
-    /// Puts an account into a group.
-    Join(String, String),
-    /// Takes it out.
-    Leave(String, String),
-    /// Ends all links, and signs with another key.
-    RotateKeys,
 }
 
 /// Checks the name of an account or group.
@@ -240,27 +223,16 @@ pub async fn set_password(
     change(service, AccountChange::SetPassword { name, password_hash }).await
 }
 
-/// Makes a change of an account, group, or of their rights.
+/// Makes a change of an account or group whose names and rights are checked.
 ///
 /// # Errors
 /// It is not made.
 pub async fn change_account(
     service: &MediaService,
-    wish: AccountWish,
+    checked: AccountChange,
     _permit: &Permit<ToAdminister>,
 ) -> Result<(), WishError> {
-    change(
-        service,
-        match wish {
-            AccountWish::Remove(name) => AccountChange::RemoveAccount { name },
-            AccountWish::Grant(to, given) => AccountChange::Grant { to, given },
-            AccountWish::Revoke(of, taken) => AccountChange::Revoke { of, taken },
-            AccountWish::Join(name, group) => AccountChange::Membership { name, group, joins: true },
-            AccountWish::Leave(name, group) => AccountChange::Membership { name, group, joins: false },
-            AccountWish::RotateKeys => AccountChange::RotateKeys,
-        },
-    )
-    .await
+    change(service, checked).await
 }
 
 /// Sets the limits of an account, a group, a token or a link, in place of those that it has; without any, its budget goes.

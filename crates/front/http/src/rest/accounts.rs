@@ -4,8 +4,8 @@
 
 use http_types::StatusCode;
 use service::access::{OwnPermit, Permit, ToAdminister, ToRead, ToShare, ToWrite};
-use service::account_changes::{ChangeError, Grantee, ListPart};
-use service::administration::{self, AccountWish, SharedRight, WishError, checked_name, folder_rights};
+use service::account_changes::{AccountChange, ChangeError, Grantee, ListPart};
+use service::administration::{self, SharedRight, WishError, checked_name, folder_rights};
 use service::contents::ContentPath;
 
 use api::{GrantEntry, LinkText, NewLink};
@@ -84,7 +84,7 @@ async fn administer(
 ) -> Result<Reply, Reply> {
     let service = &exchange.shared.service;
     let name = || found.name(0).to_owned();
-    let wish = match found.route.call {
+    let change = match found.route.call {
         Call::Users => {
             let part: ListPart<String> = part(exchange)?;
             let users = administration::users(service, part.clone(), permit).await?;
@@ -102,22 +102,22 @@ async fn administer(
             let limits = read(exchange, body).await?;
             return done(administration::set_budget(service, found.name(0), limits, permit).await);
         }
-        Call::RemoveUser => AccountWish::Remove(name()),
-        Call::Join => AccountWish::Join(found.name(1).to_owned(), group(found)?),
-        Call::Leave => AccountWish::Leave(found.name(1).to_owned(), name()),
-        Call::RotateShares => AccountWish::RotateKeys,
+        Call::RemoveUser => AccountChange::RemoveAccount { name: name() },
+        Call::Join => AccountChange::Membership { name: found.name(1).to_owned(), group: group(found)?, joins: true },
+        Call::Leave => AccountChange::Membership { name: found.name(1).to_owned(), group: name(), joins: false },
+        Call::RotateShares => AccountChange::RotateKeys,
         call => {
             let grant: GrantEntry = read(exchange, body).await?;
-            let rights = folder_rights(&grant.folder, &grant.rights)?;
+            let given = folder_rights(&grant.folder, &grant.rights)?;
             match call {
-                Call::GrantUser => AccountWish::Grant(Grantee::Account(name()), rights),
-                Call::RevokeUser => AccountWish::Revoke(Grantee::Account(name()), rights),
-                Call::GrantGroup => AccountWish::Grant(Grantee::Group(group(found)?), rights),
-                _ => AccountWish::Revoke(Grantee::Group(name()), rights),
+                Call::GrantUser => AccountChange::Grant { to: Grantee::Account(name()), given },
+                Call::RevokeUser => AccountChange::Revoke { of: Grantee::Account(name()), taken: given },
+                Call::GrantGroup => AccountChange::Grant { to: Grantee::Group(group(found)?), given },
+                _ => AccountChange::Revoke { of: Grantee::Group(name()), taken: given },
             }
         }
     };
-    done(administration::change_account(service, wish, permit).await)
+    done(administration::change_account(service, change, permit).await)
 }
 
 /// Makes a link, for an account that has the right to share and the right that the link gives.
