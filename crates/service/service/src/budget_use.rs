@@ -221,16 +221,20 @@ pub async fn budgets(
     keys.extend(service.sessions.read(|sessions| sessions.budgets()));
     keys.extend(service.running.budgets());
     keys.extend(stored.keys().filter_map(|text| text.parse().ok()));
+    let limits = |key| budgets.as_ref().map_or_else(BudgetLimits::default, |budgets| budgets.limits(key));
     let own = permit.charged(&service.accounts, client);
     keys.retain(|key| permit.sees_others() || own.has(key));
-    let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, key, &stored)).collect();
+    let mut all: Vec<BudgetStatus> = keys.iter().map(|key| status(service, (key, limits(key)), &stored)).collect();
     all.sort_by(|one, other| one.budget.cmp(&other.budget));
     all.dedup_by(|one, other| one.budget == other.budget);
     Ok(all)
 }
 
-fn status(service: &MediaService, key: &BudgetKey, stored: &HashMap<String, u64>) -> BudgetStatus {
-    let limits = service.accounts.limits(key);
+fn status(
+    service: &MediaService,
+    (key, limits): (&BudgetKey, BudgetLimits),
+    stored: &HashMap<String, u64>,
+) -> BudgetStatus {
     let (reserved, idle) = service.sessions.read(|sessions| (sessions.reserved_by(key), sessions.idle_by(key)));
     let now = Instant::now();
     let used_part = |metered, most: u64| {
