@@ -4,13 +4,14 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use api::{EntryKind, ListingEntry};
 use bytes::Bytes;
 use http_types::StatusCode;
 use http_types::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, LINK, REFERRER_POLICY, VARY};
 use percent_encoding::utf8_percent_encode;
+use service::file_names::utc;
 use service::listing::Listing;
 use units::ByteCount;
 
@@ -218,18 +219,16 @@ fn escaped(text: &str) -> String {
     safe
 }
 
-/// `2026-11-21T22:15:00Z`, from the HTTP date `Sat, 21 Nov 2026 22:15:00 GMT`.
+/// `2026-11-21T22:15:00Z`.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
-    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let time = time.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799));
-    let date = httpdate::fmt_http_date(time);
-    let month = MONTHS.find(&date[8..11]).map_or(1, |at| at / 3 + 1);
-    format!("{}-{month:02}-{}T{}Z", &date[12..16], &date[5..7], &date[17..25])
+    utc(time).strftime("%FT%TZ").to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
     use units::DiskId;
 
     #[test]

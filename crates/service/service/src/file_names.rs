@@ -4,10 +4,10 @@
 //! passes the next whole multiple of its length, or at that length where the clock was set back. Not here: where a stream can be cut
 //! (`media::cuts`), names that are taken (`store`).
 
-use std::fmt::Write;
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
 
+use jiff::civil::DateTime;
 use units::Nanos;
 
 use crate::contents::{ContentPath, PathError};
@@ -16,9 +16,7 @@ use crate::contents::{ContentPath, PathError};
 pub const FILE_TIMES: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(7 * 86_400);
 /// A name has room for the number of another content of that name, and for the longer name of a file under way.
 const NAME_BYTES_MAX: usize = 190;
-pub(crate) const DAY: u64 = 86_400;
-/// The last second of the year 9999.
-pub(crate) const LAST: u64 = 253_402_300_799;
+const DAY: u64 = 86_400;
 
 /// Why names cannot be made of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,28 +94,8 @@ impl RecordingFiles {
     /// # Errors
     /// No content can be called so.
     pub fn at(&self, time: SystemTime) -> Result<ContentPath, PathError> {
-        let seconds = since_epoch(time).as_secs().min(LAST);
-        let (year, month, day) = civil(seconds / DAY);
-        let of_day = seconds % DAY;
-        let mut path = ContentPath::root();
-        for pattern in self.pattern.components() {
-            let (mut name, mut letters) = (String::new(), pattern.chars());
-            while let Some(letter) = letters.next() {
-                let code = if letter == '%' { letters.next() } else { None };
-                // Writing to a string cannot fail.
-                let _ = match code {
-                    Some('Y') => write!(name, "{year:04}"),
-                    Some('m') => write!(name, "{month:02}"),
-                    Some('d') => write!(name, "{day:02}"),
-                    Some('H') => write!(name, "{:02}", of_day / 3600),
-                    Some('M') => write!(name, "{:02}", of_day / 60 % 60),
-                    Some('S') => write!(name, "{:02}", of_day % 60),
-                    _ => name.write_char(letter),
-                };
-            }
-            path = path.child(&name)?;
-        }
-        Ok(path)
+        let mut names = self.pattern.components().iter().map(|name| utc(time).strftime(name).to_string());
+        names.try_fold(ContentPath::root(), |path, name| path.child(&name))
     }
 }
 
@@ -146,7 +124,7 @@ impl FileClock {
     }
 }
 
-pub(crate) fn since_epoch(time: SystemTime) -> Duration {
+fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
@@ -154,15 +132,11 @@ fn slot(time: SystemTime, every: Nanos) -> u64 {
     Nanos::from(since_epoch(time)).0 / every.0.max(1)
 }
 
-/// The date of a day since 1970, in the Gregorian calendar: eras of 400 years that begin on 1 March (Howard Hinnant's `civil_from_days`).
-pub(crate) const fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let (day, month) = (of_year - (153 * from_march + 2) / 5 + 1, (from_march + 2) % 12 + 1);
-    (year + era * 400 + if month <= 2 { 1 } else { 0 }, month, day)
+/// Date and time of day in UTC, to the second, from 1970 to the end of the year 9999.
+#[must_use]
+pub fn utc(time: SystemTime) -> DateTime {
+    const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    EPOCH.saturating_add(Duration::from_secs(since_epoch(time).as_secs()))
 }
 
 #[cfg(test)]

@@ -9,14 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 
-use crate::file_names::{DAY, LAST, civil, since_epoch};
+use crate::file_names::utc;
 use crate::lock::lock;
 use crate::log::{KindLimit, Log, LogWriter};
 
 /// Bytes of a line's request at most.
 const REQUEST_BYTES_MAX: usize = 1280;
-
-const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// Finished requests of one front end.
 #[derive(Debug)]
@@ -100,7 +98,8 @@ impl RequestRecord {
     fn line(&self, status: u16, bytes: u64, now: SystemTime) -> String {
         let user = self.user.as_deref().unwrap_or("-");
         let mut line = String::with_capacity(160);
-        let _ = write!(line, "{} - {} [{}] \"", self.peer, quoted(user), clf_date(now));
+        let date = utc(now).strftime("%d/%b/%Y:%H:%M:%S +0000");
+        let _ = write!(line, "{} - {} [{date}] \"", self.peer, quoted(user));
         let request = &self.request[..self.request.floor_char_boundary(REQUEST_BYTES_MAX)];
         let (request, referer, agent) = (quoted(request), quoted(&self.referer), quoted(&self.agent));
         let _ = write!(line, "{request}\" {status} {bytes} \"{referer}\" \"{agent}\"");
@@ -121,14 +120,6 @@ fn quoted(text: &str) -> String {
         }
     }
     safe
-}
-
-/// `21/Nov/2026:22:15:00 +0000`.
-fn clf_date(now: SystemTime) -> String {
-    let seconds = since_epoch(now).as_secs().min(LAST);
-    let ((year, month, day), of_day) = (civil(seconds / DAY), seconds % DAY);
-    let month = (1..).zip(MONTHS).find_map(|(number, name)| (number == month).then_some(name)).unwrap_or_default();
-    format!("{day:02}/{month}/{year:04}:{:02}:{:02}:{:02} +0000", of_day / 3600, of_day / 60 % 60, of_day % 60)
 }
 
 #[cfg(test)]
