@@ -23,6 +23,15 @@ pub struct ContentVersion(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct DiskId(pub u16);
 
+/// Failure of a disk, the worse one last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DiskFault {
+    /// It answers with errors.
+    Erring,
+    /// It does not answer.
+    Hung,
+}
+
 /// Names one network link, a direction of an interface: an index into the table of links, `0..limits::LINKS_MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct LinkId(pub u16);

@@ -5,18 +5,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use units::{Nanos, StreamId, limits};
+use units::{DiskFault, Nanos, StreamId, limits};
 
 /// Buckets of a lateness histogram: the n-th counts lateness below 2^n milliseconds, the last all above. Chosen: the last
 /// bucket begins at 4 s, near the time after which a disk counts as silent.
 pub const LATENESS_BUCKETS: usize = 14;
-
-/// A disk that fulfils its requests. Chosen, as the next two: numbers of a gauge.
-pub const DISK_GOOD: u64 = 0;
-/// A disk that gets nothing new, for it errs.
-pub const DISK_ERRING: u64 = 1;
-/// A disk that does not answer.
-pub const DISK_HUNG: u64 = 2;
 
 /// One writer's number.
 #[derive(Debug, Default)]
@@ -94,8 +87,8 @@ pub struct DiskGauges {
     pub be_queued: Gauge,
     /// Reads that failed.
     pub errors: Gauge,
-    /// [`DISK_GOOD`], [`DISK_ERRING`] or [`DISK_HUNG`].
-    pub failing: Gauge,
+    /// 0: it fulfils its requests, 1: it errs, 2: it does not answer.
+    fault: Gauge,
     /// Share of its time promised, in millionths.
     pub promised_ppm: Gauge,
     /// Share of its time that may still be promised, in millionths.
@@ -142,6 +135,25 @@ impl PlaneGauges {
 }
 
 impl DiskGauges {
+    /// Failure of the disk as its requests show it; none: it gets new ones.
+    #[must_use]
+    pub fn fault(&self) -> Option<DiskFault> {
+        match self.fault.get() {
+            0 => None,
+            1 => Some(DiskFault::Erring),
+            _ => Some(DiskFault::Hung),
+        }
+    }
+
+    /// Publishes its failure.
+    pub(crate) fn set_fault(&self, fault: Option<DiskFault>) {
+        self.fault.set(match fault {
+            None => 0,
+            Some(DiskFault::Erring) => 1,
+            Some(DiskFault::Hung) => 2,
+        });
+    }
+
     /// Counts a late block.
     pub fn late(&self, by: Nanos) {
         count_late(&self.lateness, by);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use units::DiskFault;
 use utoipa::ToSchema;
 
 use crate::{LinkStatus, Stream};
@@ -111,6 +112,15 @@ pub enum DiskFailure {
     Erring,
     /// It does not answer.
     Hung,
+}
+
+impl From<DiskFault> for DiskFailure {
+    fn from(fault: DiskFault) -> Self {
+        match fault {
+            DiskFault::Erring => Self::Erring,
+            DiskFault::Hung => Self::Hung,
+        }
+    }
 }
 
 /// Parts of a disk's time, by its phases: shares that add up to about one, or seconds.

@@ -8,9 +8,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::SystemTime;
 
-use api::DiskFailure;
 use dataplane::control::WrittenDisks;
-use dataplane::gauges::{DISK_GOOD, DISK_HUNG, DiskGauges};
+use dataplane::gauges::DiskGauges;
 pub use media::MediaRate;
 pub use store::{
     AwayDisk, ContentPath, Device, DiskInfo, Entry, FileId, ForbiddenBy, NameKind, NameTaken, OnBreak, Opened,
@@ -88,17 +87,6 @@ pub trait StoreAdmin: Send + Sync + 'static {
 #[must_use]
 pub fn errors_of(disk: &DiskInfo, gauges: &DiskGauges) -> u64 {
     gauges.errors.get().saturating_add(disk.errors)
-}
-
-/// Failure of a disk: as the plane sees its reads, and `silent` if the store's thread does not answer.
-#[must_use]
-pub fn failure(silent: bool, gauges: &DiskGauges) -> Option<DiskFailure> {
-    match gauges.failing.get() {
-        DISK_HUNG => Some(DiskFailure::Hung),
-        _ if silent => Some(DiskFailure::Hung),
-        DISK_GOOD => None,
-        _ => Some(DiskFailure::Erring),
-    }
 }
 
 /// The error where nothing can lie at `path`, for a content lies on the way there: it names that.

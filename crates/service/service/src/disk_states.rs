@@ -1,42 +1,35 @@
 //! States of disks and folders beside their figures: doubts in profiles, failures, folders that are away.
 //!
-//! Promise: each failure, recovery and absence is an event, once. Not here: the figures (`figures`), the judgement of a failure (`contents`).
+//! Promise: each failure, recovery and absence is an event, once. Not here: the figures (`figures`), the verdict on a disk (`store::shared`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use api::{DiskFailure, FolderStatus};
-use dataplane::gauges::Gauges;
-use units::DiskId;
+use api::FolderStatus;
+use units::{DiskFault, DiskId};
 
-use crate::contents::{DiskInfo, StoreAdmin, StoreEvent, failure};
+use crate::contents::{DiskInfo, StoreAdmin, StoreEvent};
 use crate::events::{self, Events};
 use crate::lock::lock;
 
 /// See the module.
 pub(crate) struct DiskStates {
     admin: Arc<dyn StoreAdmin>,
-    gauges: Arc<Gauges>,
     events: Arc<Events>,
     /// Why a disk's figures are not measured.
     doubts: Mutex<BTreeMap<DiskId, String>>,
     /// Disks that were reported as failing, and how.
-    failures: Mutex<BTreeMap<DiskId, DiskFailure>>,
+    failures: Mutex<BTreeMap<DiskId, DiskFault>>,
     /// Folders that are away.
     away: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl DiskStates {
-    pub(crate) fn new(
-        admin: &Arc<dyn StoreAdmin>,
-        gauges: &Arc<Gauges>,
-        events: &Arc<Events>,
-        doubts: BTreeMap<DiskId, String>,
-    ) -> Self {
-        let (admin, gauges, events) = (Arc::clone(admin), Arc::clone(gauges), Arc::clone(events));
-        Self { admin, gauges, events, doubts: Mutex::new(doubts), failures: Mutex::default(), away: Mutex::default() }
+    pub(crate) fn new(admin: &Arc<dyn StoreAdmin>, events: &Arc<Events>, doubts: BTreeMap<DiskId, String>) -> Self {
+        let (admin, events) = (Arc::clone(admin), Arc::clone(events));
+        Self { admin, events, doubts: Mutex::new(doubts), failures: Mutex::default(), away: Mutex::default() }
     }
 
     /// Notes the reason for which a disk's figures are not measured; none: they are.
@@ -60,19 +53,16 @@ impl DiskStates {
         }
     }
 
-    /// Logs which disks fail, or are used again, since the last call: as [`failure`] shows them, whether reads of the data plane or the
-    /// store's thread found it.
+    /// Logs which disks fail, or are used again, since the last call.
     pub(crate) fn tell_failures(&self) {
         let mut told = lock(&self.failures);
         for disk in self.admin.disks() {
-            let Some(gauges) = self.gauges.disks.get(usize::from(disk.id.0)) else { continue };
-            let failure = failure(disk.failing, gauges);
-            let before = match failure {
+            let before = match disk.failure {
                 Some(failure) => told.insert(disk.id, failure),
                 None => told.remove(&disk.id),
             };
-            if failure != before {
-                self.events.tell(events::disk_failure(&disk, failure, SystemTime::now()));
+            if disk.failure != before {
+                self.events.tell(events::disk_failure(&disk, SystemTime::now()));
             }
         }
     }

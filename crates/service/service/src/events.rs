@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-use api::{DiskFailure, Forecast};
+use api::Forecast;
 use dataplane::control::{Ending, Event};
 use serde_json::{Value, json};
-use units::{BitRate, StreamId};
+use units::{BitRate, DiskFault, StreamId};
 
 use crate::budgets::BudgetRefusal;
 use crate::contents::{DiskInfo, StoreError, StoreEvent};
@@ -179,10 +179,10 @@ impl Events {
 }
 
 /// A disk errs or does not answer, or is used again.
-pub(crate) fn disk_failure(disk: &DiskInfo, failure: Option<DiskFailure>, now: SystemTime) -> EventLine {
-    let mut object = of_disk(if failure.is_some() { "disk_failing" } else { "disk_recovered" }, disk);
-    if let Some(failure) = failure {
-        object["hung"] = (failure == DiskFailure::Hung).into();
+pub(crate) fn disk_failure(disk: &DiskInfo, now: SystemTime) -> EventLine {
+    let mut object = of_disk(if disk.failure.is_some() { "disk_failing" } else { "disk_recovered" }, disk);
+    if let Some(failure) = disk.failure {
+        object["hung"] = (failure == DiskFault::Hung).into();
     }
     stamped(object, now)
 }

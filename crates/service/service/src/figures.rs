@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use api::{
-    Buffers, Class, Direction, Disk, FiguresHistory, HeldUpBy, LinkDirection, LiveFigures, Phases, PlaneFigures,
-    ServiceCounts, SessionFigures, Stream, System,
+    Buffers, Class, Direction, Disk, DiskFailure, FiguresHistory, HeldUpBy, LinkDirection, LiveFigures, Phases,
+    PlaneFigures, ServiceCounts, SessionFigures, Stream, System,
 };
 use dataplane::gauges::{DiskGauges, Gauge, Gauges, PlaneGauges, StreamGauges};
 use tokio::sync::watch;
@@ -18,7 +18,7 @@ use units::{BitRate, Nanos, StreamId, real};
 
 use crate::access::{Permit, ToObserve};
 use crate::account_changes::ListPart;
-use crate::contents::{DiskInfo, errors_of, failure};
+use crate::contents::{DiskInfo, errors_of};
 use crate::counts::AllCounts;
 use crate::events::unix_seconds;
 use crate::history::HistorySlot;
@@ -156,17 +156,15 @@ pub fn every_folder_is_away(service: &MediaService) -> bool {
 /// True if no disk could serve a stream now.
 #[must_use]
 pub fn every_disk_fails(service: &MediaService) -> bool {
-    let (disks, gauges) = (service.admin.disks(), &service.gauges.disks);
-    let fails = |disk: &DiskInfo| failure(disk.failing, &gauges[usize::from(disk.id.0)]).is_some();
-    !disks.is_empty() && disks.iter().all(fails)
+    let disks = service.admin.disks();
+    !disks.is_empty() && disks.iter().all(|disk| disk.failure.is_some())
 }
 
 /// How many more streams, and recordings, all disks that do not fail have room for.
 fn room_left(service: &MediaService) -> (u64, u64) {
     let disks = service.admin.disks();
-    let gauges = disks.iter().filter_map(|disk| {
-        service.gauges.disks.get(usize::from(disk.id.0)).filter(|gauges| failure(disk.failing, gauges).is_none())
-    });
+    let good = disks.iter().filter(|disk| disk.failure.is_none());
+    let gauges = good.filter_map(|disk| service.gauges.disks.get(usize::from(disk.id.0)));
     let (mut streams, mut recordings, mut stream_bytes) = (0, 0, 0);
     for gauges in gauges {
         streams += room(gauges, &gauges.carries_streams);
@@ -188,7 +186,7 @@ fn room_without_disks(service: &MediaService, stream_bytes: u64) -> u64 {
 fn described_disk(service: &MediaService, disk: DiskInfo, gauges: &DiskGauges, phases: Option<Phases>) -> Disk {
     let doubt = service.disk_states.doubt_of(disk.id);
     let room_beside = room_without_disks(service, gauges.stream_bytes.get());
-    let (failure, errors) = (failure(disk.failing, gauges), errors_of(&disk, gauges));
+    let errors = errors_of(&disk, gauges);
     let (promised, free) = (gauges.promised_ppm.get(), gauges.free_ppm.get());
     Disk {
         id: disk.id.0,
@@ -198,8 +196,8 @@ fn described_disk(service: &MediaService, disk: DiskInfo, gauges: &DiskGauges, p
         rotational: disk.device.rotational,
         capacity_bytes: disk.device.capacity_bytes,
         free_bytes: disk.free_bytes,
-        failing: failure.is_some(),
-        failure,
+        failing: disk.failure.is_some(),
+        failure: disk.failure.map(DiskFailure::from),
         phases,
         phase_seconds: phase_seconds(gauges),
         rt_bytes: gauges.rt_bytes.get(),

@@ -163,7 +163,7 @@ impl MediaService {
             ),
             config: ConfigInForce::new(config),
             credentials: CredentialProofs::new(&accounts, &account_store, &events),
-            disk_states: DiskStates::new(&admin, &gauges, &events, parts.disk_doubts),
+            disk_states: DiskStates::new(&admin, &events, parts.disk_doubts),
             contents,
             admin,
             small_reads: Arc::new(PieceCache::new(Arc::clone(&gauges))),

@@ -16,7 +16,7 @@ use storage::grant::{Grant, StoreMessage};
 use store::{
     GrantPort, OnBreak, Precondition, Store, StoreError, StoreEvent, StoreSettings, UploadRequest, WakeFn, Want,
 };
-use units::Nanos;
+use units::{DiskFault, Nanos};
 
 const STEP: u64 = 128 << 20;
 
@@ -183,13 +183,14 @@ async fn a_hung_disk_holds_up_no_other_disk() {
         assert!(refused.as_ref().is_err_and(|error| error.to_string() == failing), "{name}: {refused:?}");
     }
     assert_eq!(fs::read(two.path().join("replaced")).unwrap(), b"both have it");
-    assert!(store.disks()[0].failing && !store.disks()[1].failing);
+    let failures: Vec<_> = store.disks().into_iter().map(|disk| disk.failure).collect();
+    assert_eq!(failures, [Some(DiskFault::Hung), None]);
     upload.append(b"abc").await.unwrap();
     assert_eq!(upload.finish().await.unwrap_err().to_string(), failing);
 
     *hangs.0.lock().unwrap() = false;
     hangs.1.notify_all();
-    until("the disk answers again", || !store.disks()[0].failing);
+    until("the disk answers again", || store.disks()[0].failure.is_none());
     assert_eq!(store.lookup(&path("/on-one")).await.unwrap().size, 6, "it answers again");
     put(&store, "/replaced", b"newest").await.unwrap();
     store.delete(&path("/removed"), Precondition::None).await.unwrap();

@@ -33,7 +33,7 @@ impl StoreBuilder {
             index,
             versions: Arc::new(AtomicU64::new(1)),
             events: Arc::default(),
-            reliance: Arc::default(),
+            plane: Arc::default(),
             uploads: UploadBuffers::for_uploads(settings.upload_chunks)?,
             recordings: UploadBuffers::for_recordings(settings.recording_chunks)?,
         };

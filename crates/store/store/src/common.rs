@@ -15,7 +15,7 @@ use crate::event::EventSender;
 use crate::grants::WakeFn;
 use crate::index::Index;
 use crate::settings::{StoreSettings, restrict_to};
-use crate::shared::{DiskShared, DiskUsable};
+use crate::shared::{DiskShared, PlaneVerdict};
 
 /// Disks that joined a store together.
 pub trait DiskGroup: Send + Sync {
@@ -43,7 +43,7 @@ pub struct StoreCommon {
     pub versions: Arc<AtomicU64>,
     /// The way of events to the operator.
     pub events: Arc<EventSender>,
-    pub(crate) reliance: Arc<OnceLock<DiskUsable>>,
+    pub(crate) plane: Arc<OnceLock<PlaneVerdict>>,
     pub(crate) uploads: UploadBuffers,
     pub(crate) recordings: UploadBuffers,
 }
@@ -52,26 +52,16 @@ impl StoreCommon {
     /// The state that the thread of a disk, by its number and its name in errors, shares with its callers; `waker` ends the thread's wait.
     #[must_use]
     pub fn shared(&self, named: (DiskId, String), waker: WakeFn) -> Arc<DiskShared> {
-        self.shared_by(named, waker, Arc::clone(&self.reliance))
+        let disks = vec![named.0];
+        self.shared_of_any(named, waker, disks)
     }
 
     /// The same of a thread for several disks, which is relied on as long as any of `disks` is: a disk that errs or does not answer is
     /// taken out by the writes to it, and writes that have no other place fail then.
     #[must_use]
     pub fn shared_of_any(&self, named: (DiskId, String), waker: WakeFn, disks: Vec<DiskId>) -> Arc<DiskShared> {
-        let each = Arc::clone(&self.reliance);
-        let any: DiskUsable =
-            Box::new(move |_| each.get().is_none_or(|relied_on| disks.iter().any(|disk| relied_on(*disk))));
-        self.shared_by(named, waker, Arc::new(OnceLock::from(any)))
-    }
-
-    fn shared_by(
-        &self,
-        named: (DiskId, String),
-        waker: WakeFn,
-        reliance: Arc<OnceLock<DiskUsable>>,
-    ) -> Arc<DiskShared> {
-        Arc::new(DiskShared::new(named, self.settings.patience, waker, Arc::clone(&self.events), reliance))
+        let (named, events, plane) = ((named.0, named.1, disks), Arc::clone(&self.events), Arc::clone(&self.plane));
+        Arc::new(DiskShared::new(named, self.settings.patience, waker, events, plane))
     }
 
     /// Starts a thread on the store's processors.

@@ -40,7 +40,7 @@ pub use grants::{Governed, GrantPort, Ungoverned, WakeFn};
 pub use path::{COMPONENT_BYTES_MAX, COMPONENTS_MAX, ContentPath, PathError, is_hidden};
 pub use request::{NameTaken, OnBreak, Published, RecordingMemory, UploadClass, UploadPlace, UploadRequest};
 pub use settings::StoreSettings;
-pub use shared::DiskUsable;
+pub use shared::PlaneVerdict;
 pub use stats::{Counter, DiskStats};
 pub use store::{DiskInfo, Store, StoreWalk, StoredItem};
 pub use upload::Upload;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use units::{DiskId, Nanos, UploadId};
+use units::{DiskFault, DiskId, Nanos, UploadId};
 
 use crate::buffers::Chunk;
 use crate::error::StoreError;
@@ -16,8 +16,8 @@ use crate::grants::WakeFn;
 use crate::lock::lock;
 use crate::stats::DiskStats;
 
-/// Says of a disk whether it may be given uploads.
-pub type DiskUsable = Box<dyn Fn(DiskId) -> bool + Send + Sync>;
+/// The data plane's verdict on a disk: it makes the reads of streams, and gives the grants.
+pub type PlaneVerdict = Box<dyn Fn(DiskId) -> Option<DiskFault> + Send + Sync>;
 
 /// State that the thread and its callers both see.
 pub struct DiskShared {
@@ -35,7 +35,9 @@ pub struct DiskShared {
     aborted: Mutex<Vec<(UploadId, Option<Chunk>)>>,
     /// The way of events to the operator.
     pub events: Arc<EventSender>,
-    reliance: Arc<OnceLock<DiskUsable>>,
+    plane: Arc<OnceLock<PlaneVerdict>>,
+    /// The disks whose work the thread does; changes need one of them.
+    disks: Vec<DiskId>,
     waker: WakeFn,
     /// Time for which a caller waits.
     pub patience: Duration,
@@ -48,13 +50,13 @@ impl fmt::Debug for DiskShared {
 }
 
 impl DiskShared {
-    /// The state of a disk of this name whose thread `waker` wakes.
+    /// The state of a disk of this name whose thread, for all of `disks`, `waker` wakes.
     pub fn new(
-        (id, name): (DiskId, String),
+        (id, name, disks): (DiskId, String, Vec<DiskId>),
         patience: Duration,
         waker: WakeFn,
         events: Arc<EventSender>,
-        reliance: Arc<OnceLock<DiskUsable>>,
+        plane: Arc<OnceLock<PlaneVerdict>>,
     ) -> Self {
         Self {
             id,
@@ -64,7 +66,8 @@ impl DiskShared {
             opening_since: Mutex::default(),
             aborted: Mutex::default(),
             events,
-            reliance,
+            plane,
+            disks,
             waker,
             patience,
         }
@@ -128,9 +131,20 @@ impl DiskShared {
         kernel::clock::monotonic().saturating_sub(since).0 > patience
     }
 
-    /// True if its thread answers, and the reads of the data plane say nothing against it.
+    /// Failure of the disk: the worse of the data plane's verdict and the silence of its thread and openers.
+    pub fn failure(&self) -> Option<DiskFault> {
+        self.verdict(self.id, self.is_silent())
+    }
+
+    /// True if changes may wait for it: these need the thread and one of its disks, and no opener.
     pub fn is_relied_on(&self) -> bool {
-        !self.is_stuck() && self.reliance.get().is_none_or(|reliance| reliance(self.id))
+        let is_stuck = self.is_stuck();
+        self.disks.iter().any(|disk| self.verdict(*disk, is_stuck).is_none())
+    }
+
+    fn verdict(&self, disk: DiskId, is_silent: bool) -> Option<DiskFault> {
+        let by_plane = self.plane.get().and_then(|plane| plane(disk));
+        by_plane.max(is_silent.then_some(DiskFault::Hung))
     }
 
     /// The handle of an upload is gone; `rest` had come last.
@@ -167,7 +181,52 @@ mod tests {
     use super::*;
 
     fn shared() -> DiskShared {
-        DiskShared::new((DiskId(0), "disk".to_owned()), Duration::ZERO, Arc::new(|| {}), Arc::default(), Arc::default())
+        shared_of(vec![DiskId(0)], OnceLock::new())
+    }
+
+    /// The state of a thread without patience.
+    fn shared_of(disks: Vec<DiskId>, plane: OnceLock<PlaneVerdict>) -> DiskShared {
+        let (named, plane) = ((disks[0], "disk".to_owned(), disks), Arc::new(plane));
+        DiskShared::new(named, Duration::ZERO, Arc::new(|| {}), Arc::default(), plane)
+    }
+
+    fn wait(is_over: impl Fn() -> bool) {
+        while !is_over() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn the_verdict_is_the_worse_of_the_planes_and_the_disks_own_silence() {
+        assert!(shared().failure().is_none() && shared().is_relied_on(), "no plane has a verdict yet");
+        for by_plane in [None, Some(DiskFault::Erring), Some(DiskFault::Hung)] {
+            let shared = shared_of(vec![DiskId(0)], OnceLock::from(Box::new(move |_| by_plane) as PlaneVerdict));
+            assert_eq!((shared.failure(), shared.is_relied_on()), (by_plane, by_plane.is_none()));
+            shared.open_step(|| {
+                wait(|| shared.is_silent());
+                let verdict = (shared.failure(), shared.is_relied_on());
+                assert_eq!(verdict, (Some(DiskFault::Hung), by_plane.is_none()), "changes need no opener");
+            });
+            assert_eq!((shared.failure(), shared.is_relied_on()), (by_plane, by_plane.is_none()));
+            shared.set_busy(true);
+            wait(|| shared.is_stuck());
+            assert_eq!((shared.failure(), shared.is_relied_on()), (Some(DiskFault::Hung), false));
+            shared.set_busy(false);
+            assert_eq!((shared.failure(), shared.is_relied_on()), (by_plane, by_plane.is_none()));
+        }
+    }
+
+    #[test]
+    fn a_thread_of_several_disks_is_relied_on_as_long_as_one_is_good_and_shows_the_failure_of_its_own() {
+        let faults = [None, Some(DiskFault::Erring), Some(DiskFault::Hung)];
+        for (first, second) in faults.iter().flat_map(|first| faults.map(|second| (*first, second))) {
+            let plane: PlaneVerdict = Box::new(move |disk| if disk == DiskId(3) { first } else { second });
+            let shared = shared_of(vec![DiskId(3), DiskId(5)], OnceLock::from(plane));
+            assert_eq!((shared.failure(), shared.is_relied_on()), (first, first.is_none() || second.is_none()));
+            shared.set_busy(true);
+            wait(|| shared.is_stuck());
+            assert_eq!((shared.failure(), shared.is_relied_on()), (Some(DiskFault::Hung), false));
+        }
     }
 
     #[test]
@@ -184,9 +243,7 @@ mod tests {
             });
             begun.wait();
             shared.open_step(|| {});
-            while !shared.is_silent() {
-                thread::yield_now();
-            }
+            wait(|| shared.is_silent());
             assert!(!shared.is_stuck() && shared.is_relied_on());
             held.wait();
         });

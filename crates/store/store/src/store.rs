@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use device::Device;
 use storage::grant::WrittenDisks;
-use units::DiskId;
+use units::{DiskFault, DiskId};
 
 use crate::common::{DiskGroup, StoreCommon};
 use crate::disk::DiskHandle;
@@ -22,7 +22,7 @@ use crate::event::EventListener;
 use crate::index::IndexWriter;
 use crate::operation::{self, FolderHandle, NameRange, Operation, StoreQuery};
 use crate::path::is_hidden;
-use crate::shared::DiskUsable;
+use crate::shared::PlaneVerdict;
 use crate::stats::DiskStats;
 use crate::upload_root::UploadRoots;
 use crate::{
@@ -46,8 +46,8 @@ pub struct DiskInfo {
     pub roots: Vec<PathBuf>,
     /// Bytes free for uploads, a second ago at most.
     pub free_bytes: u64,
-    /// True while it does not answer.
-    pub failing: bool,
+    /// Its failure, by the data plane and by its thread.
+    pub failure: Option<DiskFault>,
     /// Lookups, listings and the like that it could not answer since the start.
     pub errors: u64,
 }
@@ -89,10 +89,10 @@ impl Store {
         }
     }
 
-    /// From now on the store consults `reliance` before it gives a disk an upload: the data plane, which reads from the disks, knows more
-    /// of their errors than their threads do. The first given `reliance` stays.
-    pub fn rely_on(&self, reliance: DiskUsable) {
-        let _ = self.0.common.reliance.set(reliance);
+    /// From now on `plane` counts in the verdicts on the disks: the data plane, which reads from them, knows more of their errors than
+    /// their threads do. The first given one stays.
+    pub fn heed(&self, plane: PlaneVerdict) {
+        let _ = self.0.common.plane.set(plane);
     }
 
     /// Sends `listener` all events from now on, and those since the start. One listener at a time.
@@ -372,7 +372,7 @@ impl Store {
                 device,
                 roots,
                 free_bytes: shared.stats.free_bytes.value(),
-                failing: shared.is_silent(),
+                failure: shared.failure(),
                 errors: shared.stats.errors.value(),
             }
         };

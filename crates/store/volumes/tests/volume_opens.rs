@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::common::{folder, path, pattern, put, settings};
 use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
 use store::{GrantPort, Store, StoreBuilder, StoreError, StoreSettings, Ungoverned, WakeFn, Want};
-use units::DiskId;
+use units::{DiskFault, DiskId};
 use volume::{DraftBytes, DraftStep, Drafts, MemberId, NewVolume, Placement, Volume};
 use volumes::{OpenVolume, ServedVolume, VolumeWish};
 
@@ -110,7 +110,7 @@ async fn reads_that_open_a_content_wait_for_grants() {
     store.open(&path("/a"), Want::FileAndRate).await.unwrap();
     assert!(small_reads.load(Relaxed) > 1, "its container");
     // Nothing waits for a disk that the data plane does not rely on.
-    store.rely_on(Box::new(|_| false));
+    store.heed(Box::new(|_| Some(DiskFault::Hung)));
     assert!(matches!(store.open(&path("/b"), Want::File).await, Err(StoreError::DiskFailing(_))));
 }
 
@@ -127,7 +127,7 @@ async fn a_disk_that_hangs_is_named_and_not_its_healthy_neighbour() {
     drop(store);
     crate::common::until("the disks are free", || OpenVolume::open(&disks, None).map(drop).is_ok());
     let (store, ..) = served(&disks);
-    store.rely_on(Box::new(|disk| disk != DiskId(1)));
+    store.heed(Box::new(|disk| (disk == DiskId(1)).then_some(DiskFault::Hung)));
     let refused = store.open(&path("/b"), Want::File).await;
     assert_eq!(
         refused.unwrap_err().to_string(),
@@ -191,7 +191,7 @@ async fn a_recording_that_a_crash_left_is_read_when_its_disk_is_relied_on_again(
     let settings = StoreSettings { patience: Duration::from_millis(500), ..settings() };
     let (store, ..) = served_with(&disk, &settings, &grants);
     let doubts = Arc::clone(&asked);
-    store.rely_on(Box::new(move |_| doubts.fetch_add(1, Relaxed) > 0));
+    store.heed(Box::new(move |_| (doubts.fetch_add(1, Relaxed) == 0).then_some(DiskFault::Hung)));
     crate::common::until("its first read was given up", || asked.load(Relaxed) > 0);
     grants.store(true, Relaxed);
     let there = || tokio::runtime::Handle::current().block_on(store.lookup(&path("/cam.ts")));

@@ -235,10 +235,7 @@ fn prepare(config: &Config, console: Console, step: &watch::Sender<String>) -> a
     };
     let store = layout.start(&settings, |_| Box::new(Governed::new(ports.next().expect("one port per disk"))))?;
     let known = Arc::clone(&gauges);
-    let is_good = move |id: units::DiskId| {
-        known.disks.get(usize::from(id.0)).is_none_or(|disk| disk.failing.get() == dataplane::gauges::DISK_GOOD)
-    };
-    store.store.rely_on(Box::new(is_good));
+    store.store.heed(Box::new(move |id| known.disks.get(usize::from(id.0))?.fault()));
     Ok(PreparedServer {
         disks,
         links,

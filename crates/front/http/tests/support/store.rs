@@ -15,7 +15,7 @@ use service::contents::{
     Published, StoreAdmin, StoreError, StoreWalk, StoredItem, UpkeepError, UpkeepReport, UploadClass, UploadPlace,
     UploadRequest, UploadSink, VolumeInfo, VolumeMemberInfo, VolumeWish, Want,
 };
-use units::{ByteCount, ContentVersion, DiskId};
+use units::{ByteCount, ContentVersion, DiskFault, DiskId};
 
 use super::PATIENCE;
 use super::names::{entries, entry};
@@ -254,7 +254,7 @@ impl StoreAdmin for FakeStore {
             free_bytes: 1 << 39,
             roots: vec!["/srv/video".into()],
             errors: 0,
-            failing: self.failing.load(Ordering::SeqCst),
+            failure: self.failing.load(Ordering::SeqCst).then_some(DiskFault::Hung),
         }]
     }
 

@@ -14,7 +14,7 @@ use schedule::disk::health::{DiskCondition, Health};
 use schedule::disk::{DiskSchedule, DiskSettings};
 use schedule::profile::DiskProfile;
 use storage::grant::{GrantDone, Offer, StoreWork, WorkClass};
-use units::{DiskId, JobId, Nanos};
+use units::{DiskFault, DiskId, JobId, Nanos};
 
 use super::READS_MAX;
 use super::read_op::ReadOp;
@@ -22,7 +22,7 @@ use super::speed::Speed;
 use crate::config::PlaneConfig;
 use crate::context::{PlaneContext, ppm};
 use crate::control::Event;
-use crate::gauges::{self, Gauges};
+use crate::gauges::Gauges;
 use crate::message::ToAdmitter;
 use crate::port::{Completion, Io};
 
@@ -249,15 +249,18 @@ impl Source {
     pub(super) fn tell_condition<I: Io>(&self, context: &mut PlaneContext<I>) {
         let (disk, condition) = (self.id, self.health.condition());
         context.tell_admitter(ToAdmitter::Condition { disk, condition });
-        let (shown, event) = match condition {
-            DiskCondition::Hung => (gauges::DISK_HUNG, Event::DiskFailing { disk, hung: true }),
-            DiskCondition::Good if !self.health.is_on_trial() => (gauges::DISK_GOOD, Event::DiskRecovered { disk }),
-            _ => (gauges::DISK_ERRING, Event::DiskFailing { disk, hung: false }),
+        let fault = match condition {
+            DiskCondition::Hung => Some(DiskFault::Hung),
+            DiskCondition::Good if !self.health.is_on_trial() => None,
+            _ => Some(DiskFault::Erring),
         };
-        let gauge = &context.gauges.disks[usize::from(disk.0)].failing;
-        if gauge.get() != shown {
-            gauge.set(shown);
-            context.tell(event);
+        let gauges = &context.gauges.disks[usize::from(disk.0)];
+        if gauges.fault() != fault {
+            gauges.set_fault(fault);
+            context.tell(match fault {
+                None => Event::DiskRecovered { disk },
+                Some(fault) => Event::DiskFailing { disk, hung: fault == DiskFault::Hung },
+            });
         }
     }
 

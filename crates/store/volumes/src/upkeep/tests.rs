@@ -22,7 +22,7 @@ const DISK_BYTES: u64 = 64 << 20;
 fn shared(id: u8) -> Arc<DiskShared> {
     let patience = Duration::from_secs(1);
     Arc::new(DiskShared::new(
-        (DiskId(id.into()), format!("disk {id}")),
+        (DiskId(id.into()), format!("disk {id}"), vec![DiskId(id.into())]),
         patience,
         Arc::new(|| {}),
         Arc::default(),
