@@ -1,10 +1,10 @@
-//! Layout of a content: the files in which its bytes lie, on which disks, at which place of each device; in one copy or in several.
+//! Layout of a content: the files that hold its bytes, their disks, and the positions on each device, in one copy or several.
 //!
 //! A *copy* is all of the content as a list of *units*, one behind the other. A file in a folder has one copy of one unit,
 //! and the file system's extents give its places on the disk. A store over whole disks names each disk once as a file and
 //! lists the units; a mirror has a second copy, with units on other disks.
 //!
-//! Promise: pure look-ups, no allocation after a layout is made. Not here: reading (`fetcher`), its cost (`schedule`).
+//! Promise: look-ups only, no allocation after a layout is made. Not here: reading (`fetcher`), its cost (`schedule`).
 
 use std::os::fd::OwnedFd;
 
@@ -20,7 +20,7 @@ pub enum FileAccess {
     Buffered,
 }
 
-/// A contiguous run of a file on its device.
+/// A contiguous range of a file on its device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Offset in the file.
@@ -36,20 +36,20 @@ pub struct Extent {
 pub enum Positions {
     /// In these extents, ascending by `logical`; positions outside of them are not known.
     Extents(Box<[Extent]>),
-    /// It is the whole device: an offset is a position.
+    /// The file is the whole device: an offset is a position.
     Device,
 }
 
-/// A file that bytes of a content are read from.
+/// A file that holds bytes of a content.
 #[derive(Debug)]
 pub struct ContentFile {
-    /// The disk it lies on, or is.
+    /// The disk that the file lies on, or the disk itself.
     pub disk: DiskId,
     /// Open for reading; with `O_DIRECT` where `access` is [`FileAccess::Direct`].
     pub file: OwnedFd,
     /// Way of reading it.
     pub access: FileAccess,
-    /// Its places on the disk.
+    /// The positions of its bytes on the disk.
     pub positions: Positions,
 }
 
@@ -61,7 +61,7 @@ impl ContentFile {
         offset.checked_sub(extent.logical).map(|within| extent.physical + within)
     }
 
-    /// The places of `length` bytes from `offset` on its disk, as far as they are known: positions and lengths.
+    /// The known runs on the disk of `length` bytes from `offset`: positions and lengths.
     pub fn runs(&self, offset: u64, length: u64) -> impl Iterator<Item = (u64, u64)> {
         let (all, extents) = match &self.positions {
             Positions::Device => (Some((offset, length)), &[][..]),
@@ -76,7 +76,8 @@ impl ContentFile {
     }
 }
 
-/// Bytes of a content that follow each other in one of its files. All but the last of a copy end at a multiple of `CACHE_PAGE_BYTES`.
+/// Bytes of a content that follow each other in one of its files (a layout unit). Each unit of a copy but the last ends at a
+/// multiple of `CACHE_PAGE_BYTES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unit {
     /// Offset in the content.
@@ -104,33 +105,33 @@ pub struct Piece {
     pub length: u64,
 }
 
-/// Places of a content: its files, and its copies in them.
+/// Layout of a content: its files, and its copies in them.
 #[derive(Debug)]
 pub struct ContentLayout {
     files: Box<[ContentFile]>,
     copies: Box<[Box<[Unit]>]>,
-    /// All disks that it lies on, those of the first copy first.
+    /// All disks that hold bytes of the content, those of the first copy first.
     disks: Box<[DiskId]>,
-    /// Each combination of disks that hold the copies of some byte, in the order of the copies, with the share of the
-    /// content's bytes that lie so.
+    /// Each combination of disks that hold the copies of some byte, in the order of the copies, with the share of the content's
+    /// bytes on that combination.
     combinations: Box<[(Box<[DiskId]>, f64)]>,
     /// All disks over which its store spreads contents like this one.
     spread: Box<[DiskId]>,
 }
 
 impl ContentLayout {
-    /// A file of `size` bytes in a folder on `disk`; `extents` are empty where they are not known.
+    /// Layout of a file of `size` bytes in a folder on `disk`; `extents` is empty if they are not known.
     #[must_use]
     pub fn of_file(disk: DiskId, file: OwnedFd, access: FileAccess, size: u64, extents: Box<[Extent]>) -> Self {
         let file = ContentFile { disk, file, access, positions: Positions::Extents(extents) };
         Self::new(Box::new([file]), Box::new([Box::new([Unit { logical: 0, length: size, file: 0, offset: 0 }])]))
     }
 
-    /// A content in these files, in one copy or more.
+    /// Layout of a content in these files, in one copy or more.
     ///
     /// # Panics
-    /// If there is no copy, or the units of one do not follow each other from zero on in whole pages, or name files that are
-    /// not there.
+    /// If there is no copy, or the units of a copy do not follow each other from zero in whole pages, or a unit names a missing
+    /// file.
     #[must_use]
     pub fn new(files: Box<[ContentFile]>, copies: Box<[Box<[Unit]>]>) -> Self {
         assert!(!copies.is_empty(), "a content lies somewhere");
@@ -154,7 +155,7 @@ impl ContentLayout {
         Self { files, copies, disks: disks.into_boxed_slice(), combinations, spread }
     }
 
-    /// The same, of a store that spreads contents over these disks, one after the other.
+    /// This layout in a store that spreads contents over these disks.
     #[must_use]
     pub fn spread_over(self, spread: Box<[DiskId]>) -> Self {
         Self { spread, ..self }
@@ -184,8 +185,8 @@ impl ContentLayout {
         &self.spread
     }
 
-    /// The share of the content's bytes that is read from this disk if the copy on the disk with the least reluctance is
-    /// read, 0.0 … 1.0.
+    /// The share of the content's bytes that is read from this disk if each byte is read from the copy whose disk has the least
+    /// reluctance, 0.0 … 1.0.
     #[must_use]
     pub fn share_read(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> f64 {
         let is_read = |disks: &[DiskId]| disks.iter().copied().min_by_key(|other| reluctance(*other)) == Some(disk);
@@ -205,7 +206,7 @@ impl ContentLayout {
         self.combinations.iter().all(|(disks, _)| disks.iter().any(|disk| serves(*disk)))
     }
 
-    /// The disk with the least reluctance of those that serve it, at which its streams are listed.
+    /// Of the disks that serve the content, the one with the least reluctance: its streams are listed there.
     #[must_use]
     pub fn best_disk(&self, serves: impl Fn(DiskId) -> bool, reluctance: impl Fn(DiskId) -> u8) -> Option<DiskId> {
         let disks = self.disks.iter().copied().chain([self.first_disk()]);
@@ -219,7 +220,7 @@ impl ContentLayout {
         if self.copies.len() == 1 { 0 } else { (0..self.copies.len()).min_by_key(|copy| disk_of(*copy)).unwrap_or(0) }
     }
 
-    /// The bytes of a copy from `offset` on that one request can read, at most `length`; `None` behind its end.
+    /// The bytes of a copy from `offset` that one request can read, at most `length`; `None` behind the end of the copy.
     #[must_use]
     pub fn piece(&self, copy: usize, offset: u64, length: u64) -> Option<Piece> {
         let units = &self.copies[copy];
@@ -239,7 +240,7 @@ impl ContentLayout {
         Some(Piece { disk: file.disk, file: unit.file, offset: from, position, length })
     }
 
-    /// The places of the bytes read from a disk (see [`ContentLayout::share_read`]) on its device: positions and lengths.
+    /// The runs on the device of the bytes read from a disk (see [`ContentLayout::share_read`]): positions and lengths.
     pub fn placed_on(&self, disk: DiskId, reluctance: impl Fn(DiskId) -> u8) -> impl Iterator<Item = (u64, u64)> {
         let units = self.copies.iter().enumerate().flat_map(|(copy, units)| units.iter().map(move |unit| (copy, unit)));
         let read = units.filter(move |(copy, unit)| {

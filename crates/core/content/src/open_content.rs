@@ -7,18 +7,18 @@ use units::{ContentVersion, DiskId};
 use crate::layout::{ContentFile, ContentLayout};
 use crate::watched::WatchedContent;
 
-/// An open content, and the places of its bytes. Shared by all its streams; closed when the last lets go.
+/// An open content and its layout. All its streams share it; it is closed when the last stream drops it.
 #[derive(Debug)]
 pub struct Content {
     /// Unique to this version of this content while the process lives; the key under which blocks are shared.
     pub version: ContentVersion,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Places of its bytes.
+    /// Layout of its bytes.
     pub layout: ContentLayout,
-    /// Watch on its first file, where other programs may write to it: the data plane checks it after each read.
+    /// Watch on the first file, if other programs may write to it: the data plane checks the file's version after each read.
     pub watched: Option<WatchedContent>,
-    /// The checksums that each read is verified by, where the store has some.
+    /// The checksums by which each read is verified, if the store has checksums.
     pub checksums: Option<Box<dyn BlockChecksums>>,
 }
 
@@ -31,11 +31,11 @@ pub struct FreshContent {
     pub disk: DiskId,
     /// At most [`STORED_BYTES_MAX`].
     pub bytes: Vec<u8>,
-    /// It is media with a rate of its own, so it is read at that rate.
+    /// True for media with a rate of its own: it will be read at that rate.
     pub has_rate: bool,
 }
 
-/// A longer content is read from its disk: copying this number of bytes takes 2 ms, of the 6 ms of a step of the wheel.
+/// Longest content that is put into the buffers when it is stored: copying it takes 2 ms of the 6 ms of a step of the wheel.
 pub const STORED_BYTES_MAX: usize = 8 << 20;
 
 /// The checksums of a content, one for each 64 KiB.
@@ -44,8 +44,8 @@ pub trait BlockChecksums: std::fmt::Debug + Send + Sync {
     /// with the content.
     fn verify(&self, offset: u64, bytes: &[u8]) -> bool;
 
-    /// Reports a copy of the bytes at `offset` that is wrong or cannot be read, on a disk that is good otherwise: the store may
-    /// write it anew from another copy. The data plane calls it: it must not block, and not allocate.
+    /// Reports that a copy of the bytes at `offset` is wrong or unreadable, on a disk that is otherwise good: the store may
+    /// rewrite it from another copy. The data plane calls this, so it must neither block nor allocate.
     fn copy_failed(&self, offset: u64);
 }
 
@@ -56,7 +56,7 @@ impl Content {
         self.layout.first_disk()
     }
 
-    /// Its first file: the only one of a file in a folder.
+    /// Its first file; a file in a folder has no other.
     #[must_use]
     pub fn file(&self) -> &ContentFile {
         &self.layout.files()[0]

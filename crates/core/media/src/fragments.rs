@@ -1,6 +1,6 @@
-//! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from
-//! the first fragments and the last one; without that one, the rest of the file goes at the pace of the first. The samples of
-//! a fragment give its length, and the time of the next one where that states none.
+//! Fragmented MP4 (ISO/IEC 14496-12 §8.8, §8.16): the curve from an index (`sidx`, else `mfra` at the end), else from the first
+//! fragments and the last one. If the last fragment is not found, the rest of the file counts at the pace of the first
+//! fragments. The samples of a fragment give its length, and the time of the next fragment if that states none.
 
 use units::Nanos;
 
@@ -12,9 +12,9 @@ use super::{
     ticks,
 };
 
-/// Longer indexes are not read.
+/// Longest index that is read.
 const INDEX_BYTES_MAX: u64 = 4 << 20;
-/// Kept back for the search of the last fragment when fragments are walked: a view of 1 MiB may take five reads.
+/// Part of the probe's budget that the walk over fragments leaves for the search of the last fragment: a view of 1 MiB may take five reads.
 const BYTES_KEPT: u64 = 12 << 20;
 const READS_KEPT: u32 = 5 * 12 + 2;
 
@@ -29,12 +29,12 @@ pub(super) fn probe(
     let size = source.size();
     if let Some(index) = index
         && let Some((marks, length, end)) = segment_index(source, index)?
-        // An index before each segment describes that one only.
+        // In a file with an index before each segment, the first index describes only the first segment.
         && end >= size / 10 * 9
     {
         return Ok(indexed(marks, Some(length), end.min(size), RateSource::FragmentIndex));
     }
-    // As little does that of a recording that was appended to another.
+    // Nor does the `mfra` of a recording cover the recording before it in a joined file.
     if let Some(marks) = random_access(source, &tracks)?.filter(|marks| marks.end() >= size / 10 * 9) {
         return Ok(indexed(marks, told, size, RateSource::FragmentIndex));
     }
@@ -63,7 +63,7 @@ pub(super) fn probe(
 struct TrackClock {
     number: u32,
     per_second: u64,
-    /// Length of a sample where a fragment states none.
+    /// Length of a sample if its fragment states none.
     each: Option<u32>,
     /// Time at which the next fragment begins if it states none (§8.8.12 leaves that to the writer): the sum of the samples before.
     next: Option<u64>,
@@ -90,7 +90,7 @@ impl TrackClock {
     }
 }
 
-/// Extent of the walk: the fragments that are marked.
+/// The fragments that the walk has marked.
 #[derive(Debug, Clone, Copy)]
 enum WalkedFragments {
     All {
@@ -150,7 +150,7 @@ fn random_access(source: &mut BudgetedFile<'_>, tracks: &[TrackClock]) -> Result
         let track = tracks.iter().find(|track| be_u32(table, 4) == Some(track.number))?;
         parse_random_access(table, track.per_second)
     });
-    // The sound continues where the picture stands or ends.
+    // The greatest time of all tracks counts: sound may continue after the last picture.
     Ok(marks.max_by_key(Marks::span).filter(|marks| marks.len() > 1))
 }
 
@@ -198,7 +198,7 @@ fn walk(
         }
         next = match top_box(source, fragment.end) {
             Ok(next) => next,
-            // A recording that was cut off ends anyhow.
+            // The end of a truncated recording.
             Err(ProbeError::Broken(_)) => None,
             Err(error) => return Err(error),
         };
@@ -206,7 +206,7 @@ fn walk(
     Ok((marks, WalkedFragments::All { last }))
 }
 
-/// The latest time at which a track's samples in a fragment begin. Moves the clocks of the tracks to its end.
+/// The latest time at which the samples of a track in this fragment begin. Advances the clocks of the tracks to the fragment's end.
 fn fragment_time(
     source: &mut BudgetedFile<'_>,
     fragment: TopBox,
@@ -217,13 +217,13 @@ fn fragment_time(
     Ok(tracks.iter_mut().filter_map(|track| track.pass(fragment)).max())
 }
 
-/// The part of a fragment that is of the track of this number.
+/// The part of a fragment (`traf`) for this track.
 fn track_part(fragment: &[u8], track: u32) -> Option<&[u8]> {
     let of_track = |part: &[u8]| find(part, &[b"tfhd"]).and_then(|head| be_u32(head, 4)) == Some(track);
     Boxes(fragment).filter(|(kind, _)| kind == b"traf").map(|(_, part)| part).find(|part| of_track(part))
 }
 
-/// Playing time of the last fragment, whose samples have lengths, as far as its bytes go.
+/// Playing time of the last fragment by the lengths of its samples; a truncated fragment counts in proportion to its bytes.
 fn duration_by_samples(
     source: &mut BudgetedFile<'_>,
     last: TopBox,
@@ -263,13 +263,13 @@ fn run_ticks(run: &[u8], by_default: Option<u32>) -> Option<u64> {
     samples.take(usize::try_from(count).unwrap_or(usize::MAX)).map(|sample| be_u32(sample, 0).map(u64::from)).sum()
 }
 
-/// Time and offset of the last fragment, as far from the end as the budget goes.
+/// Time and offset of the last fragment, searched backwards from the end of the file within the budget.
 fn last_fragment(source: &mut BudgetedFile<'_>, tracks: &mut [TrackClock]) -> Result<Option<(Nanos, u64)>, ProbeError> {
     // The kind is followed by the size and kind of `mfhd`, always 16 bytes long. Views overlap by as much.
     const HEAD: usize = 16;
     let step = u64::try_from(VIEW_MAX - HEAD).unwrap_or(0);
     let mut end = source.size();
-    // Fragments that state no time are counted from the first one on only.
+    // If fragments state no time, only a walk from the first fragment can give one.
     tracks.iter_mut().for_each(|track| track.next = None);
     while end > 0 {
         let start = end.saturating_sub(step);

@@ -1,26 +1,26 @@
-//! Sound in frames that follow each other without a container: MPEG layers I to III (ISO/IEC 11172-3 §2.4, 13818-3) and AAC in ADTS
-//! (ISO/IEC 14496-3 §1.A.2), behind ID3v2 tags and other bytes. The curve comes from the lengths of frames at several places: the promise of a
-//! Xing head is not needed, and does not hold for a file that was cut.
+//! Sound in frames that follow each other without a container: MPEG layers I to III (ISO/IEC 11172-3 §2.4, 13818-3) and AAC in
+//! ADTS (ISO/IEC 14496-3 §1.A.2), behind ID3v2 tags and other bytes. The curve comes from the lengths of frames at several
+//! places, not from a Xing header, which is wrong for a file that was cut.
 
 use units::Nanos;
 
 use super::input::BudgetedFile;
 use super::{Container, ContainerFacts, ProbeError, mpegts, places};
 
-/// Number of frames of one kind in a row that is no chance.
+/// Consecutive frames of one kind that identify sound at the beginning of a file: fewer may occur by chance.
 const ROW: usize = 4;
-/// Frames in a row by which a sound is known behind other bytes.
+/// Consecutive frames of one kind that identify sound behind other bytes.
 const ROW_LATER: usize = 20;
-/// Bytes looked at in one place: half a second at least of any rate.
+/// Bytes read at one place: at least half a second at any rate.
 const PLACE_BYTES: usize = 64 << 10;
-/// Bytes of the head of a frame that are needed.
+/// Bytes of a frame's header that are parsed.
 const HEAD: usize = 7;
-/// Tags and stretches of zeros before the first byte.
+/// Most tags and runs of zeros that are skipped before the first frame.
 const TAGS_MAX: usize = 32;
-/// Number of zeros in a row that pad: no container begins with them.
+/// Zeros in a row that count as padding: no container begins with that many.
 const PADDING_MIN: usize = 16;
 
-/// A frame: how long it is and lasts, and the properties that all frames of a sound share.
+/// A frame: its length, its samples, and the properties that all frames of a sound share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Frame {
     kind: FrameKind,
@@ -42,7 +42,7 @@ const RATES_1: [[u16; 14]; 3] = [
     [32, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 384],
     [32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320],
 ];
-/// Of the halved sampling rates: layer I, layers II and III.
+/// Kilobits a second at the halved sampling rates: layer I, layers II and III.
 const RATES_2: [[u16; 14]; 2] = [
     [32, 48, 56, 64, 80, 96, 112, 128, 144, 160, 176, 192, 224, 256],
     [8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160],
@@ -60,7 +60,7 @@ pub(super) fn begins_later(start: &[u8]) -> Option<Container> {
     (0..start.len()).find_map(|at| row(&start[at..], ROW_LATER)).map(|kind| kind.container)
 }
 
-/// Offset behind ID3v2 tags and the zeros that pad them.
+/// Offset of the first byte behind ID3v2 tags and their padding.
 pub(super) fn first_byte(source: &mut BudgetedFile<'_>) -> Result<u64, ProbeError> {
     let mut at = 0;
     for _ in 0..TAGS_MAX {
@@ -75,7 +75,7 @@ pub(super) fn first_byte(source: &mut BudgetedFile<'_>) -> Result<u64, ProbeErro
     Ok(at)
 }
 
-/// Bytes of the ID3v2 tag that `start` begins with.
+/// Length of the ID3v2 tag at the beginning of `start`.
 fn tag_bytes(start: &[u8]) -> Option<u64> {
     let head = start.get(..10).filter(|head| head.starts_with(b"ID3"))?;
     let length = head[6..].iter().fold(0, |sum, byte| sum << 7 | u64::from(byte & 0x7f));
@@ -87,7 +87,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>, first: u64) -> Result<Contain
     places::paced(source, first, PLACE_BYTES, playing_time)
 }
 
-/// Playing time of the frames that begin in `bytes`, of any kinds: recordings and joined files change theirs.
+/// Playing time of the frames that begin in `bytes`, of any kinds: the kind may change within recordings and joined files.
 fn playing_time(bytes: &[u8]) -> Nanos {
     let (mut at, mut time, mut kind) = (0, Nanos::ZERO, None);
     while let Some(rest) = bytes.get(at..).filter(|rest| rest.len() >= HEAD) {
@@ -104,7 +104,7 @@ fn playing_time(bytes: &[u8]) -> Nanos {
     time
 }
 
-/// The kind of `count` frames of one kind that `bytes` begin with.
+/// The kind of the first `count` frames in `bytes`, if it is the same for all.
 fn row(bytes: &[u8], count: usize) -> Option<FrameKind> {
     let first = frame(bytes)?;
     let mut at = first.bytes;

@@ -28,15 +28,15 @@ const TRACK_CODEC: u32 = 0x86;
 const CLUSTER: u32 = 0x1f43_b675;
 const TIMESTAMP: u32 = 0xe7;
 
-/// Elements of the segment looked at from its start on.
+/// Most elements that are read from the start of the segment.
 const ELEMENTS_MAX: usize = 24;
-/// A longer SeekHead or Info is not read, nor longer Cues.
+/// Longest SeekHead or Info that is read.
 const HEAD_BYTES_MAX: u64 = 1 << 20;
 const CUES_BYTES_MAX: u64 = 8 << 20;
-/// Looked through for clusters at each of several places where there are no cues.
+/// Bytes searched for clusters at each of several places, if there are no cues.
 const PLACE_BYTES: usize = 512 << 10;
 
-/// An element: its identifier and where its contents lie.
+/// An element: its identifier and the offsets of its contents.
 #[derive(Debug, Clone, Copy)]
 struct Element {
     id: u32,
@@ -63,7 +63,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     let segment = segment.ok_or(ProbeError::Broken("it has no segment"))?;
     let head = head(source, segment)?;
     let size = source.size();
-    // The duration is that of the segment: of a file that was cut, or has another one behind it, it is in proportion.
+    // The duration in Info is that of the whole segment: for a file that was cut, or has another one appended, it is scaled in proportion.
     let told = head.duration.map(|duration| time_at(size, segment.end.unwrap_or(size), duration));
 
     if let Some(marks) = cues(source, &head, segment.body)?
@@ -83,7 +83,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     }
 }
 
-/// Reads the elements before the clusters, and those that the seek head points at.
+/// Reads the elements before the clusters, and those that the seek head lists.
 fn head(source: &mut BudgetedFile<'_>, segment: Element) -> Result<SegmentHead, ProbeError> {
     let mut head = SegmentHead::default();
     let mut at = segment.body;
@@ -93,7 +93,7 @@ fn head(source: &mut BudgetedFile<'_>, segment: Element) -> Result<SegmentHead, 
             SEEK_HEAD => seek_head(&contents(source, found, HEAD_BYTES_MAX)?, segment.body, &mut head),
             INFO => info(&contents(source, found, HEAD_BYTES_MAX)?, &mut head),
             CUES => head.cues = Some(at),
-            // Without them the rate is known all the same.
+            // The rate can be found without the tracks.
             TRACKS => {
                 let body = contents(source, found, HEAD_BYTES_MAX).unwrap_or_default();
                 let tracks = Elements(&body).filter(|(id, _)| *id == TRACK);
@@ -160,8 +160,8 @@ fn cues(source: &mut BudgetedFile<'_>, head: &SegmentHead, base: u64) -> Result<
     Ok((marks.len() > 1).then_some(marks))
 }
 
-/// Clusters that begin in `bytes`: where, and their timestamps in ticks of `scale` nanoseconds. The identifier alone could be chance; a size and a
-/// timestamp at once behind it are not.
+/// Marks of the clusters that begin in `bytes`: offset, and timestamp in ticks of `scale` nanoseconds. An identifier alone may
+/// occur by chance; an identifier that a size and a timestamp follow directly does not.
 fn timestamps(bytes: &[u8], scale: u64) -> Vec<Mark> {
     let id = CLUSTER.to_be_bytes();
     let starts = bytes.windows(4).enumerate().filter(|(_, window)| *window == id);
@@ -174,7 +174,7 @@ fn timestamps(bytes: &[u8], scale: u64) -> Vec<Mark> {
     starts.filter_map(stamp).collect()
 }
 
-/// The element at `at`; `None` at the end of the file or where there is none.
+/// The element at `at`; `None` at the end of the file, or if the bytes are no element.
 fn element(source: &mut BudgetedFile<'_>, at: u64) -> Result<Option<Element>, ProbeError> {
     let head = source.view(at, 12)?;
     let Some((id, id_bytes)) = identifier(head) else { return Ok(None) };
@@ -195,7 +195,7 @@ fn contents(source: &mut BudgetedFile<'_>, element: Element, limit: u64) -> Resu
     }
 }
 
-/// The children of an element in memory: identifier and contents. Ends at the first that makes no sense or is cut off.
+/// The children of an element in memory: identifier and contents. Ends at the first invalid or truncated child.
 struct Elements<'a>(&'a [u8]);
 
 impl<'a> Iterator for Elements<'a> {

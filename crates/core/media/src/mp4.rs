@@ -1,7 +1,7 @@
 //! MP4, MOV and their kin (ISO/IEC 14496-12): the curve of all samples from the tables in `moov`.
 //!
-//! The whole of `moov` is read (it is at most [`MOOV_BYTES_MAX`], or only its duration is used); all tables are then
-//! walked inside that memory, so that the bytes really read bound the work.
+//! A `moov` of up to [`MOOV_BYTES_MAX`] is read whole; of a longer one only the duration is used. All tables are walked in that
+//! memory, so the bytes read bound the work.
 
 use units::Nanos;
 
@@ -11,9 +11,9 @@ use super::curve::Samples;
 use super::input::BudgetedFile;
 use super::{ContainerFacts, ProbeError, RateSource, be_u32, be_u64, fragments, ticks};
 
-/// Three hours at 60 frames a second, with sound, need about 8 MiB.
+/// Longest `moov` that is read whole: three hours at 60 frames a second, with sound, need about 8 MiB.
 const MOOV_BYTES_MAX: u64 = 12 << 20;
-/// Boxes looked at on the top level before the search for `moov` is given up: many small ones lie in one read, others soon
+/// Most boxes of the top level that are examined in the search for `moov`: many small boxes lie in one read, larger ones soon
 /// exhaust the budget.
 const TOP_BOXES_MAX: usize = 16_384;
 /// Kinds of the first box by which a file is taken for an MP4.
@@ -29,7 +29,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
     for _ in 0..TOP_BOXES_MAX {
         let found = match top_box(source, at) {
             Ok(Some(found)) => found,
-            // The end; or a file still being written, or cut, with a head that may do.
+            // The end of the file. A file that is being written, or was cut, may have a sufficient head.
             Ok(None) => break,
             Err(ProbeError::Broken(_)) if movie.is_some() => break,
             Err(error) => return Err(error),
@@ -40,7 +40,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
             b"moof" if media.is_none() => media = Some(found),
             _ => {}
         }
-        // The head and (if it is fragmented) the first fragment suffice.
+        // `moov` suffices, or, for a fragmented file, `moov` and the first fragment.
         if movie.as_ref().is_some_and(|m| media.is_some() || !m.fragmented()) {
             break;
         }
@@ -58,7 +58,7 @@ pub(super) fn probe(source: &mut BudgetedFile<'_>) -> Result<ContainerFacts, Pro
 /// The contents of `moov`.
 struct Movie {
     body: Vec<u8>,
-    /// False if it was too large and only its first bytes are here.
+    /// False if `moov` was too large, so that `body` has only its first bytes.
     whole: bool,
 }
 
@@ -87,12 +87,12 @@ fn tables(movie: &Movie, size: u64) -> Result<ContainerFacts, ProbeError> {
     let mut samples = Samples::new(size);
     let mut longest = Nanos::ZERO;
     for (_, track) in Boxes(moov).filter(|(kind, _)| kind == b"trak").take(TRACKS_MAX) {
-        // Chapters and other texts lie anywhere; a player waits for sound and picture only.
+        // Samples of chapters and other texts may lie anywhere; a player waits for sound and picture only.
         if matches!(handler(track), Some(kind) if &kind == b"vide" || &kind == b"soun") {
             longest = longest.max(track_samples(track, &mut samples).unwrap_or(Nanos::ZERO));
         }
     }
-    // A file that was cut plays as far as its samples go.
+    // A file that was cut plays up to its last complete sample.
     let duration = samples.cut_at().unwrap_or_else(|| movie_duration(moov).unwrap_or(longest).max(longest));
     match samples.fit() {
         Some((fit, jumped)) => {
@@ -117,7 +117,8 @@ fn track_samples(track: &[u8], samples: &mut Samples) -> Option<Nanos> {
             break;
         }
         if let Some(size) = sizes.all {
-            // Samples of one size (plain sound) may be billions: a chunk of them counts as one, needed at its start.
+            // There may be billions of samples of one size (uncompressed sound): each chunk of them counts as one sample,
+            // needed at its start.
             samples.add(ticks(times.now, per_second), offset, size.saturating_mul(left));
             times.advance(left);
             sizes.left -= left;
@@ -136,11 +137,11 @@ fn track_samples(track: &[u8], samples: &mut Samples) -> Option<Nanos> {
 
 /// `stsz` or `stz2`: sizes of samples.
 struct Sizes<'a> {
-    /// The size of all, if they are all of one.
+    /// The size of each sample, if all have the same.
     all: Option<u64>,
     left: u64,
     entries: &'a [u8],
-    /// 4, 8, 16 or 32.
+    /// Bits of an entry: 4, 8, 16 or 32.
     bits: usize,
     index: usize,
 }
@@ -170,7 +171,7 @@ impl<'a> Sizes<'a> {
     }
 }
 
-/// `stts`: how long samples last, in runs.
+/// `stts`: durations of samples, in runs.
 struct Times<'a> {
     runs: std::slice::Chunks<'a, u8>,
     left: u64,
@@ -184,7 +185,7 @@ impl<'a> Times<'a> {
         Self { runs: body.get(8..).unwrap_or_default().chunks(8), left: 0, each: 0, now: 0 }
     }
 
-    /// Passes `count` samples. Where the table ends too soon, its last duration holds on.
+    /// Passes `count` samples. After the end of the table, its last duration applies.
     fn advance(&mut self, mut count: u64) {
         while count > 0 {
             if self.left == 0 {
@@ -200,7 +201,7 @@ impl<'a> Times<'a> {
     }
 }
 
-/// `stco` or `co64` with `stsc`: where chunks lie and how many samples each holds.
+/// `stco` or `co64` with `stsc`: offset and number of samples of each chunk.
 struct ChunkTable<'a> {
     offsets: std::slice::Chunks<'a, u8>,
     runs: std::iter::Peekable<std::slice::Chunks<'a, u8>>,

@@ -1,5 +1,6 @@
-//! Places of a file that are looked at where nothing lists its times: spread evenly at first, then amid the two neighbours that leave most
-//! in doubt, as far as the budget goes. The curve comes from the times found there, or from the playing times of the bytes there.
+//! Sampling of a file that has no index of times: some places are read at even distances, then further ones in the middle of
+//! the two neighbours with the greatest uncertainty between them, within the budget of the probe. The curve is made from the
+//! times found at the places, or from the playing times of the bytes there.
 
 use units::Nanos;
 
@@ -7,15 +8,15 @@ use super::curve::{Mark, Marks, Point, fit, time_at};
 use super::input::BudgetedFile;
 use super::{ContainerFacts, HEADROOM_MARKS_PERCENT, HEADROOM_SAMPLED_PERCENT, ProbeError, RateSource};
 
-/// Places spread evenly, and those added amid them.
+/// Places at even distances, and places added between them.
 const SPREAD: u64 = 24;
 const ADDED: usize = 24;
-/// A place is added where at least this part of the time between all places is in doubt.
+/// A place is added between two neighbours if the uncertain time between them is at least the total time divided by this.
 const DOUBT_PART: u64 = 12;
-/// Paces that differ by no more than this part are one.
+/// Two paces count as equal if they differ by at most the pace divided by this.
 const PACE_PART: u128 = 50;
 
-/// Findings in the bytes from `start` to `end`.
+/// A place: the bytes from `start` to `end`, and the result found in them.
 struct FilePlace<T> {
     start: u64,
     end: u64,
@@ -28,15 +29,15 @@ impl<T> FilePlace<T> {
     }
 }
 
-/// Time between two places, and how much of it is in doubt.
+/// Time between two places, and the uncertain part of it.
 #[derive(Clone, Copy, Default)]
 struct Gap {
     time: Nanos,
     doubt: Nanos,
 }
 
-/// Looks at places of `bytes` each from `first` on.
-fn look<T>(
+/// Reads places of `bytes` each, from offset `first` on.
+fn read_places<T>(
     source: &mut BudgetedFile<'_>,
     first: u64,
     bytes: usize,
@@ -80,27 +81,27 @@ fn look<T>(
     Ok(places)
 }
 
-/// Marks of the times that `times` finds in `bytes` at several places from `first` on, with their offsets there.
+/// Marks of the times that `times` finds, with their offsets, in places of `bytes` each from offset `first` on.
 pub(super) fn marks(
     source: &mut BudgetedFile<'_>,
     first: u64,
     bytes: usize,
     times: impl Fn(&[u8]) -> Vec<Mark>,
 ) -> Result<Marks, ProbeError> {
-    // A long time between two places is a jump of the clock, or a part of another pace: the bytes amid it decide.
+    // A long time between two places is either a jump of the clock or a part of another pace: a place in the middle decides.
     let gap = |before: &FilePlace<Vec<Mark>>, next: &FilePlace<Vec<Mark>>| {
         let pair = before.found.last().zip(next.found.first()).filter(|(last, first)| last.clock == first.clock);
         let time = pair.map_or(Nanos::ZERO, |(last, first)| Nanos(last.time.0.abs_diff(first.time.0)));
         Gap { time, doubt: time }
     };
     let mut marks = Marks::default();
-    for place in look(source, first, bytes, times, gap)? {
+    for place in read_places(source, first, bytes, times, gap)? {
         place.found.into_iter().for_each(|mark| marks.add(Mark { offset: place.start + mark.offset, ..mark }));
     }
     Ok(marks)
 }
 
-/// The curve from times at several places, where nothing else tells the duration.
+/// The curve from times at several places, if the file states no duration.
 pub(super) fn sampled(
     source: &mut BudgetedFile<'_>,
     first: u64,
@@ -124,7 +125,7 @@ pub(super) fn paced(
         let [before, next] = [before, next].map(|place| time_at(next.start - before.end, place.bytes(), place.found));
         Gap { time: Nanos(before.0.midpoint(next.0)), doubt: Nanos(before.0.abs_diff(next.0)) }
     };
-    let places = look(source, first, bytes, playing_time, between)?;
+    let places = read_places(source, first, bytes, playing_time, between)?;
     let mut points: Vec<Point> = Vec::new();
     let mut time = Nanos::ZERO;
     for (index, place) in places.iter().enumerate() {
@@ -144,7 +145,7 @@ pub(super) fn paced(
     Ok(ContainerFacts::fitted(fit, duration, headroom, RateSource::FramesSampled))
 }
 
-/// Whether the paces of any two places that play differ.
+/// True if the paces of any two places with playing time differ.
 fn varies(places: &[FilePlace<Nanos>]) -> bool {
     let played = places.iter().filter(|place| place.found > Nanos::ZERO);
     let paces = played.map(|place| u128::from(place.found.0) * (1 << 32) / u128::from(place.bytes().max(1)));

@@ -1,20 +1,20 @@
-//! The rate a content needs, as a probe finds it.
+//! The rate of a content, as a probe finds it.
 
 use units::{BitRate, Nanos};
 
 use crate::codecs::CodecSet;
 use crate::named_enum::named;
 
-/// The constant rate at which a content can be played without a stall, and the bytes needed before the start.
+/// A constant rate at which a content plays without a stall, and the preroll that this rate needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MediaRate {
     /// The least rate with a preroll of at most four seconds.
     pub rate: BitRate,
-    /// Bytes that a player must hold before it starts, so that it never waits at `rate`.
+    /// Bytes that a player must hold before it starts, so that it never runs dry at `rate`.
     pub preroll_bytes: u64,
     /// Container of the content.
     pub container: Container,
-    /// Source of the rate within it.
+    /// Part of the container that gave the rate.
     pub source: RateSource,
     /// Playing time.
     pub duration: Nanos,
@@ -23,8 +23,8 @@ pub struct MediaRate {
 }
 
 impl MediaRate {
-    /// The size of the content over its playing time. [`Self::rate`] is below it where sending [`PREROLL_MAX`](super::PREROLL_MAX) ahead
-    /// saves more than the busiest part and the headroom need.
+    /// The mean rate: the size of the content over its playing time. [`Self::rate`] may be below it: sending
+    /// [`PREROLL_MAX`](super::PREROLL_MAX) ahead may save more than the busiest part and the headroom add.
     #[must_use]
     pub fn mean(&self, size: u64) -> BitRate {
         mean(size, self.duration)
@@ -64,7 +64,7 @@ named! {
 }
 
 named! {
-    /// Source of a content's rate within it.
+    /// The part of a content that gave its rate.
     RateSource {
         /// The tables of all samples.
         SampleTables = "sample-tables",

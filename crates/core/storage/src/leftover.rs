@@ -1,54 +1,54 @@
-//! The hidden names of uploads that have no name of their own yet, and the treatment by the next start of those a crash has left.
+//! Hidden names of unfinished uploads, and the treatment of leftovers of a crash at the next start.
 //!
-//! Promise: a leftover either is removed, or, if it was to be kept, gets its own name, or a numbered one; it replaces nothing.
+//! Promise: a leftover is removed, or, if its upload was to be kept, gets the upload's name or a numbered one; it replaces no content.
 
-/// Beginning of the hidden names of all runs. Listings hide it, and no path can spell it.
+/// Prefix of the hidden names of all runs. Listings omit such names, and paths may not contain them.
 pub const PREFIX: &str = ".isocast-upload-";
 
-/// The next characters in the hidden names of parts: no process has this name.
+/// Follows the prefix in the hidden names of upload parts; no run has this name.
 const PART: &str = "part-";
 
-/// The next characters in the hidden names of items that their owner finds again: no process has this name.
+/// Follows the prefix in the hidden names of items that their owner finds again; no run has this name.
 const KEPT: &str = "kept-";
 
-/// The last number behind a name: with three digits, names sort in the order of their numbers.
+/// Greatest number behind a name: names with three digits sort in the order of their numbers.
 const NUMBER_MAX: usize = 999;
-/// Names tried for an upload that is to replace nothing: its own, and ten times all numbers.
+/// Most names tried for an upload that must replace nothing: its own, and ten times all numbers.
 const NAMES_TRIED: usize = 1 + 10 * (NUMBER_MAX - 1);
 
 /// A leftover of an earlier run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leftover<'a> {
-    /// It was never visible: it goes.
+    /// Remove it: it was never visible.
     Discard,
-    /// The bytes of it that exist are to get this name.
+    /// Give its bytes this name.
     Keep(&'a str),
-    /// It waits for an upload that continues it.
+    /// Leave it: an upload may continue it.
     Part,
 }
 
-/// A hidden name: the `number`th of the run that is called `run` (its process and the time it began, each without a `-`). It
-/// tells the upload's own name if that is to be kept after a crash.
+/// The hidden name `number` of the run `run` (process and start time, neither with a `-`). It contains the upload's own name if
+/// the upload is to be kept after a crash.
 #[must_use]
 pub fn hidden_name(run: &str, number: u64, own: Option<&str>) -> String {
     let own = own.map(|own| format!("-{own}")).unwrap_or_default();
     format!("{PREFIX}{run}-{number}{own}")
 }
 
-/// The hidden name of the received bytes of an upload that may be continued, in any run: of the content called `own`, in the version that
-/// `version` stands for.
+/// The hidden name, in any run, of the received bytes of an upload that may be continued: of the content `own` in the version
+/// `version`.
 #[must_use]
 pub fn part_name(own: &str, version: u64) -> String {
     format!("{PREFIX}{PART}{version:016x}-{own}")
 }
 
-/// The hidden name of an item that its owner finds again, in any run, and removes.
+/// The hidden name, in any run, of an item that its owner finds again and removes.
 #[must_use]
 pub fn kept_name(own: &str) -> String {
     format!("{PREFIX}{KEPT}{own}")
 }
 
-/// The leftover that `name` stands for, if an earlier run than `run` has left it.
+/// The leftover with this `name`; `None` if the name is none of an upload, or belongs to the present `run`.
 #[must_use]
 pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     let rest = name.strip_prefix(PREFIX)?;
@@ -64,8 +64,8 @@ pub fn leftover<'a>(name: &'a str, run: &str) -> Option<Leftover<'a>> {
     Some(own.map_or(Leftover::Discard, Leftover::Keep))
 }
 
-/// The names to try for an upload that is to replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on, `talk~999~002.ts` behind
-/// `talk~999.ts`. They sort in this order, and before `tall.ts`.
+/// The names to try for an upload that must replace nothing: `talk.ts`, `talk~002.ts`, `talk~003.ts` and so on;
+/// `talk~999~002.ts` follows `talk~999.ts`. They sort in this order, and before `tall.ts`.
 pub fn numbered_names(own: &str) -> impl Iterator<Item = String> {
     (0..NAMES_TRIED).map(move |nth| {
         let Some(others) = nth.checked_sub(1) else { return own.to_owned() };

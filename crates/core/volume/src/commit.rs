@@ -1,8 +1,9 @@
 //! The group commit: the writes and flushes, in their order, that make all changes staged so far durable.
 //!
-//! Promise: one commit is under way at a time; the payload of the contents it publishes is durable before its record is written; the
-//! units it frees are not used before it is durable and before the last reader of them is gone. A failed write or FLUSH is
-//! never tried again on the same disk: the disk is taken out, or only read from then on, or the volume takes no more changes.
+//! Promise: one commit is under way at a time. The payload of the contents that it publishes is durable before its record is
+//! written. Units that it frees are not used again before it is durable and their last reader has ended. A failed write or
+//! flush is never repeated on the same disk: the disk is taken out, or only read from then on, or the volume accepts no more
+//! changes.
 
 use crate::catalogue::Catalogue;
 use crate::changes::GroupCommit;
@@ -17,32 +18,33 @@ use crate::{MemberId, Volume, VolumeError};
 const CHECKPOINT_FRAME_BYTES: usize = 256 << 10;
 
 impl Volume {
-    /// The writes and flushes that make all changes staged so far durable; `None` if there are none, or while the commit before is under
-    /// way.
+    /// Begins a commit: the writes and flushes that make all staged changes durable. `None` if there are no changes, or while
+    /// the last commit is under way.
     #[must_use]
     pub fn commit(&mut self) -> Option<GroupCommit> {
         let (recordings, catalogue) = (&self.recordings, &self.catalogue);
         self.changes.commit(&self.members, |numbers| checkpoint(numbers, recordings, catalogue))
     }
 
-    /// Takes the outcome of the commit under way. After a failure the volume takes no more changes, unless the disk that failed is taken
-    /// out with [`Volume::take_out`] instead.
+    /// Notes the outcome of the commit under way. After a failure the volume accepts no more changes; to avoid that, the caller
+    /// takes the failed disk out with [`Volume::take_out`] instead.
     pub fn committed(&mut self, outcome: Result<(), MemberId>) {
         self.changes.committed(outcome);
         self.reuse_retired();
         self.assert_sound();
     }
 
-    /// Takes a disk out that failed: nothing on it counts from now on. Gives the superblocks to write: the first list must
-    /// be durable (each disk flushed) before the second is written and flushed too. A commit under way counts as failed,
-    /// and the next one makes everything durable anew.
+    /// Takes a failed disk out: its copies no longer count. Returns the superblocks to write: the first list must be durable
+    /// (each disk flushed) before the second is written and flushed. A commit under way counts as failed, and the next commit
+    /// makes all its changes durable.
     ///
-    /// A volume with one copy of everything keeps the disk, for it has nothing else to read, and writes to the others only. There are no
-    /// superblocks to write then: a start tries the disk again. Contents that were published before they were flushed may be missing.
+    /// A volume with one copy of everything keeps the disk, since its bytes exist nowhere else, and writes to the other disks
+    /// only. No superblock is written then, so the next start tries the disk again. Contents that were published before they
+    /// were flushed may be missing.
     ///
     /// # Errors
-    /// No other disk that can be read has copies of everything on it, and it is not there, or a start would not find the journal on another
-    /// disk: the volume takes no more changes, and reads continue.
+    /// Some contents of the disk have no copy on another readable disk, and either the disk is missing or a start would not
+    /// find the journal on another disk: the volume accepts no more changes, and reads continue.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         self.changes.give_up_commit();
         if !self.keeps_all_without(member) {
@@ -58,7 +60,8 @@ impl Volume {
         Ok(self.set_member(member, MemberState::Out))
     }
 
-    /// True if other disks that can be read have a copy of everything, the journal too; also of contents that are gone, but not durably.
+    /// True if other readable disks have a copy of everything on this disk, including the journal and contents whose removal is
+    /// not durable yet.
     #[must_use]
     pub fn keeps_all_without(&self, member: MemberId) -> bool {
         let stays = |other: MemberId| other != member && self.is_readable(other);
@@ -69,13 +72,13 @@ impl Volume {
             && parts.all(|part| part.places().any(|place| stays(place.member)))
     }
 
-    /// True if a volume with one copy of everything can make changes durable without a disk: on another one of those that a start reads the
-    /// journal from, which has its durable state.
+    /// True if a volume with one copy of everything can make changes durable without this disk: another journal disk has the
+    /// durable state.
     fn journal_continues_without(&self, member: MemberId) -> bool {
         self.members.placement().copies() == 1 && self.journal_stays_without(member)
     }
 
-    /// True if another disk of those that a start reads the journal from has its durable state, and takes more.
+    /// True if another disk from which a start reads the journal has its durable state and accepts writes.
     pub(crate) fn journal_stays_without(&self, member: MemberId) -> bool {
         let stays = |other: &MemberId| {
             *other != member && self.is_readable(*other) && self.changes.journal_on().contains(other)
@@ -83,13 +86,13 @@ impl Volume {
         self.members.journal_members().iter().any(stays)
     }
 
-    /// True if the durable catalogue lies on all disks that a start reads it from.
+    /// True if every disk from which a start reads the catalogue holds the durable one.
     #[must_use]
     pub fn has_catalogue_in_place(&self) -> bool {
         self.changes.journal_on() == self.members.journal_members()
     }
 
-    /// Gives a disk another state, with the superblocks to write for it (see [`Volume::take_out`]).
+    /// Sets the state of a disk; returns the superblocks to write (see [`Volume::take_out`]).
     pub(crate) fn set_member(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 2] {
         if !state.takes_part() {
             self.recordings.leave_out(member);
@@ -105,7 +108,7 @@ impl Volume {
         steps
     }
 
-    /// Gives a disk that comes its state: its own superblocks are durable before any other says that it is there.
+    /// Sets the state of an added disk: its own superblocks become durable before those of other disks name it.
     pub(crate) fn set_coming(&mut self, member: MemberId, state: MemberState) -> [Vec<DiskWrite>; 4] {
         own_first(member, self.set_member(member, state))
     }

@@ -1,7 +1,7 @@
-//! The copies that an upkeep reads, and those it makes: on which disk, in which half.
+//! Plan of an upkeep: the copies that it reads, and the disk and half of each copy that it makes.
 //!
-//! Promise: a copy goes to a drive that does not have the other one; units promised to drafts are not taken for it.
-//! Not here: entering a copy that was made into the catalogue (`upkeep`).
+//! Promise: a copy is placed on a drive without the other copy, and never in units promised to drafts. Not here: the entry of a
+//! finished copy in the catalogue (`upkeep`).
 
 use crate::MemberId;
 use crate::choice::{Half, HeldUnits};
@@ -13,30 +13,30 @@ use crate::space::FreeSpace;
 /// The purpose of an upkeep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upkeep {
-    /// A disk that was put in gets the copies it should have, and a second copy of each part that has one only.
+    /// A new disk gets the copies of the disk it replaces, and a second copy of each part that has only one.
     Fill(MemberId),
-    /// Copies on a disk that leaves go to the others.
+    /// Copies move from a leaving disk to the others.
     Drain(MemberId),
-    /// Copies go from disks that are fuller than the mean to emptier ones ([`crate::Volume::begin_balance`]).
+    /// Copies move from disks that are fuller than the mean to emptier ones ([`crate::Volume::begin_balance`]).
     Balance,
-    /// Every copy is read, and written anew from the other one if it is wrong.
+    /// Every copy is read, and rewritten from the other copy if it is wrong.
     Scrub,
-    /// First copies that lie in the inner half of a disk go to its outer half, as far as there is room ([`crate::Volume::zone_moves`]).
+    /// First copies in the inner half of a disk move to its outer half, as far as there is room ([`crate::Volume::zone_moves`]).
     Outward,
-    /// And the other way round.
+    /// First copies in the outer half of a disk move to its inner half.
     Inward,
 }
 
-/// A copy to look after: of `sources`, in this order, the first whole one is written to `target`, if it does not lie there.
+/// A copy to read or make: the first whole copy of `sources`, in their order, is written to `target`, unless it is the one at `target`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyTask {
     /// The number of the part in the content.
     pub part: u32,
     /// Copies to read.
     pub sources: Vec<UnitPlace>,
-    /// The copy that is to be right.
+    /// The place of the copy that must be right afterwards.
     pub target: UnitPlace,
-    /// If the catalogue does not name the target yet: the copy to give to [`crate::Volume::take_copies`] when it is written.
+    /// For a target that is not in the catalogue yet, the copy to pass to [`crate::Volume::take_copies`] when it is written.
     pub new_copy: Option<NewCopy>,
 }
 
@@ -45,29 +45,29 @@ pub struct CopyTask {
 pub struct NewCopy {
     /// The number of the part in the content.
     pub part: u32,
-    /// The copy that it takes the place of; none if the part had one copy.
+    /// The copy that it replaces; `None` if it is the part's second copy.
     pub instead_of: Option<UnitPlace>,
-    /// The unit it is in.
+    /// The unit that holds it.
     pub to: UnitPlace,
 }
 
-/// The copies of the upkeep under way: the units they take next, and the disks they leave.
+/// State of the plan: the units for the next copies, and the balance of the disks.
 #[derive(Debug, Default)]
 pub(crate) struct CopyPlan {
-    /// Units that it takes next for the content it is at.
+    /// Units held for the next copies of the present content.
     held: HeldUnits,
-    /// While disks are balanced: the units of each that are to go to others, or to come if there are less than none; empty else.
+    /// During a balance, the units that each disk has too many; negative: too few. Empty otherwise.
     surplus: Vec<i64>,
 }
 
-/// A part whose copies are looked after.
+/// The part whose copies are being planned.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PartAtHand<'a> {
     pub(crate) stored: &'a StoredPart,
     pub(crate) number: u32,
-    /// Parts of its content that are still to be looked at, with this one.
+    /// Parts of the content that remain, including this one.
     pub(crate) left: u32,
-    /// True if there is room for a copy without the units promised to drafts.
+    /// True if there is room for a copy besides the units promised to drafts.
     pub(crate) has_room: bool,
 }
 
@@ -76,24 +76,24 @@ impl PartAtHand<'_> {
         self.stored.places().find(|place| place.member == member)
     }
 
-    /// Reads a copy, and the others if it is wrong.
+    /// A task that reads a copy, and, if it is wrong, rewrites it from the others.
     fn look_at(&self, target: UnitPlace) -> CopyTask {
         let others = self.stored.places().filter(|place| *place != target);
         CopyTask { part: self.number, sources: [target].into_iter().chain(others).collect(), target, new_copy: None }
     }
 
-    /// Makes a copy in a unit that was taken for it.
+    /// A task that makes a copy in a unit that was taken for it.
     fn copy_to(&self, to: UnitPlace, instead_of: Option<UnitPlace>) -> CopyTask {
         debug_assert!(self.stored.places().all(|place| place != to), "a copy over a copy of itself");
         debug_assert!(
             instead_of.is_none_or(|from| self.stored.places().any(|place| place == from)),
-            "only a copy that there is goes"
+            "the replaced copy is one of the part's"
         );
         let new_copy = Some(NewCopy { part: self.number, instead_of, to });
         CopyTask { part: self.number, sources: self.stored.places().collect(), target: to, new_copy }
     }
 
-    /// The half of a disk for a copy that takes the place of the one at `from`.
+    /// The half of a disk for a copy that replaces the one at `from`.
     fn half_of(&self, from: UnitPlace) -> Half {
         match (self.stored.second, self.stored.first == from) {
             (None, _) => Half::Any,
@@ -102,7 +102,7 @@ impl PartAtHand<'_> {
         }
     }
 
-    /// True if the copy at `from` can move to this disk: it is another one, and not on the drive of the other copy.
+    /// True if the copy at `from` can move to disk `to`: a different disk, and not on the drive of the other copy.
     fn may_move(&self, from: UnitPlace, to: MemberId, members: &MemberTable) -> bool {
         let stays = self.stored.places().find(|place| *place != from);
         to != from.member && members.takes_copies(to) && stays.is_none_or(|stays| members.are_apart(stays.member, to))
@@ -115,12 +115,12 @@ impl PartAtHand<'_> {
 }
 
 impl CopyPlan {
-    /// The upkeep ends: units that it held are open to others.
+    /// Ends the plan: gives back the units that it holds.
     pub(crate) fn end(&mut self, space: &mut FreeSpace) {
         space.let_go(std::mem::take(self).held);
     }
 
-    /// Disks with a surplus or a lack, while disks are balanced.
+    /// Number of disks in the balance; zero without one.
     pub(crate) const fn disks(&self) -> usize {
         self.surplus.len()
     }
@@ -149,7 +149,7 @@ impl CopyPlan {
         is_mirrored: bool,
         (members, space): (&MemberTable, &mut FreeSpace),
     ) -> Result<Vec<CopyTask>, VolumeError> {
-        // Units of one content that move stay together.
+        // Units are held for one content at a time, so that its copies lie together.
         if part.number == 0 {
             space.let_go(std::mem::take(&mut self.held));
         }
@@ -174,7 +174,7 @@ impl CopyPlan {
         Ok(task.into_iter().collect())
     }
 
-    /// Moves the first copy of a part to the other half of its disk.
+    /// A task that moves the first copy of a part to the other half of its disk.
     fn move_first(
         &mut self,
         part: PartAtHand,
@@ -190,7 +190,7 @@ impl CopyPlan {
         Some(part.copy_to(self.take_copy(first.member, to, part, space)?, Some(first)))
     }
 
-    /// Moves a copy of a part from a disk with a surplus to the disk that lacks most and does not have the other copy.
+    /// A task that moves a copy from a disk with a surplus to the disk with the greatest lack, if that does not have the other copy.
     fn move_to_emptier(&mut self, part: PartAtHand, members: &MemberTable, space: &mut FreeSpace) -> Option<CopyTask> {
         let surplus = |member: MemberId| self.surplus.get(member.index()).copied().unwrap_or(0);
         let full = part.stored.places().filter(|place| surplus(place.member) > 0);
@@ -207,7 +207,7 @@ impl CopyPlan {
         Some(part.copy_to(target, Some(from)))
     }
 
-    /// Moves the copy at `from` to the disk with most room that does not have the other copy.
+    /// A task that moves the copy at `from` to the disk with most room among those without the other copy.
     fn move_away(
         &mut self,
         part: PartAtHand,
@@ -220,7 +220,7 @@ impl CopyPlan {
         Some(part.copy_to(self.take_copy(to, part.half_of(from), part, space)?, Some(from)))
     }
 
-    /// Takes a unit for a copy of a part. Units promised to drafts are not taken from them.
+    /// Takes a unit for a copy of a part; never a unit promised to a draft.
     fn take_copy(
         &mut self,
         member: MemberId,

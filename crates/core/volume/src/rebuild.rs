@@ -1,7 +1,7 @@
 //! Rebuilding a lost catalogue from the units' headers.
 //!
-//! Promise: finds every content of which all parts are there, in its newest version. A name is the one it had when it was
-//! written; contents that were removed are found again while their units are whole; empty contents have no unit and are lost.
+//! Promise: finds every content with all its parts, in its newest version. A content gets the name that it had when it was
+//! written. Removed contents reappear while their units are whole; empty contents have no unit and are lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::{BLOCK_LEN, MemberId, Volume};
 pub struct Rebuilt {
     /// The volume: its first commit writes the new catalogue.
     pub volume: Volume,
-    /// Names of contents of which a part is missing, each with how many parts were found.
+    /// Names of contents with a missing part, each with the number of parts that were found.
     pub incomplete: Vec<(String, usize)>,
     /// Units that could not be read.
     pub unreadable: u64,
 }
 
-/// One version of one content, as its headers have it.
+/// One version of one content, gathered from its units' headers.
 #[derive(Debug, Default)]
 struct RebuiltVersion {
     name: Option<String>,
     parts: BTreeMap<u32, StoredPart>,
     payload: u64,
-    /// The number of the last part, when the content was modified, and its length.
+    /// The number of the last part, the content's modification time, and its length.
     last: Option<(u32, u64, u64)>,
 }
 
@@ -74,7 +74,7 @@ impl RebuiltVersion {
     }
 }
 
-/// Reads all headers of all disks given. `progress` gets the number of units read, and of all.
+/// Reads the headers of all units on `disks`. `progress` receives the number of units read and the number of all units.
 pub fn rebuild(identified: &Identified, disks: &mut impl ReadDisk, mut progress: impl FnMut(u64, u64)) -> Rebuilt {
     let superblock = &identified.superblock;
     let present: Vec<(MemberId, usize)> =

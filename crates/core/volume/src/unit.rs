@@ -1,8 +1,8 @@
 //! A unit's header, and the checksums of its payload.
 //!
 //! Promise: the header names volume, disk, unit, content, part and generation and holds a CRC-32C for each 64 KiB of payload.
-//! The catalogue keeps one checksum of that table (`digest`), so that a unit that was never written, or written
-//! elsewhere, is seen although it is whole in itself.
+//! The catalogue keeps one checksum of that table (`digest`), so that a lost or misplaced write is found even though the unit
+//! in its place is consistent in itself.
 
 use crate::bytes::{Decoder, Encode, open_block, seal_block};
 use crate::{BLOCK_LEN, MemberId, VolumeId};
@@ -54,7 +54,7 @@ impl ChecksumTable {
     }
 }
 
-/// Makes the checksums of a payload that arrives in pieces of any size.
+/// Computes the checksums of a payload that arrives in pieces of any size.
 #[derive(Debug, Clone, Default)]
 pub struct Checksums {
     whole: Vec<u32>,
@@ -76,7 +76,7 @@ impl Checksums {
         }
     }
 
-    /// The table of all that was added.
+    /// The table of the added bytes.
     #[must_use]
     pub fn finish(mut self) -> ChecksumTable {
         if self.filled > 0 {
@@ -85,7 +85,7 @@ impl Checksums {
         ChecksumTable(self.whole)
     }
 
-    /// Bytes that were added.
+    /// Number of added bytes.
     pub(crate) fn bytes(&self) -> u64 {
         u64::try_from(self.whole.len() * CHECKED_BYTES + self.filled).expect("at most 32 MiB")
     }
@@ -96,36 +96,36 @@ impl Checksums {
     }
 }
 
-/// The header of a unit: its identity, so that a lost catalogue can be made anew.
+/// The header of a unit: its identity, from which a lost catalogue can be rebuilt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnitHeader {
     /// The volume.
     pub volume: VolumeId,
-    /// The disk it was written to.
+    /// The disk that it was written to.
     pub member: MemberId,
-    /// The unit it was written to.
+    /// The number of the unit on that disk.
     pub unit: u32,
-    /// The content; stays when the content is replaced.
+    /// Identifier of the content; a replacement of the content keeps it.
     pub content: u64,
     /// The version of the content; never used twice.
     pub generation: u64,
     /// The number of the part in the content, from 0.
     pub part: u32,
-    /// Payload bytes that count, 1 to the unit's size.
+    /// Length of the payload in bytes, 1 to the unit's size.
     pub payload: u32,
     /// In the last part only: the time when the content was modified, in nanoseconds since 1970, and its bytes without the tail.
     pub last: Option<(u64, u64)>,
-    /// The content's name when it was written.
+    /// The content's name when the unit was written.
     pub name: String,
     /// Checksums of the payload.
     pub table: ChecksumTable,
 }
 
 impl UnitHeader {
-    /// Encodes it, one block.
+    /// Encodes the header as one block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        assert!(self.is_covered(), "a checksum for each 64 KiB of the payload, or no read finds the unit whole");
+        assert!(self.is_covered(), "each 64 KiB of the payload have a checksum");
         debug_assert!(self.last.is_none_or(|(_, length)| length > 0), "a content without bytes has no unit");
         let mut bytes = Vec::with_capacity(BLOCK_LEN);
         bytes.put(MAGIC);
@@ -149,7 +149,7 @@ impl UnitHeader {
         bytes
     }
 
-    /// The header in `block`, if it is one and whole.
+    /// The header in `block`, if `block` is a valid header.
     #[must_use]
     pub fn decode(block: &[u8]) -> Option<Self> {
         let mut body = Decoder::new(open_block(block)?);
@@ -168,7 +168,7 @@ impl UnitHeader {
         header.is_covered().then_some(header)
     }
 
-    /// True if there is payload, and a checksum for each piece of it.
+    /// True if there is a payload, and the table has a checksum for each 64 KiB of it.
     fn is_covered(&self) -> bool {
         let pieces = usize::try_from(self.payload).map(|payload| payload.div_ceil(CHECKED_BYTES));
         self.payload > 0 && pieces == Ok(self.table.len())

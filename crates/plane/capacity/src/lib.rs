@@ -1,4 +1,4 @@
-//! Streams that a machine carries: they are admitted, by the code that admits them in a server, until one is refused.
+//! Number of streams that a machine carries: streams are admitted, by the admission of the server, until one is refused.
 //!
 //! Not here: measuring disks (`device`), running the streams that were counted (`isocast plan`).
 
@@ -17,11 +17,11 @@ use units::{BitRate, ByteCount, DiskId, LinkId, Nanos, ReservationId, limits, re
 /// The unit of a volume, unless its maker chose another.
 const UNIT_BYTES: f64 = 8_388_608.0;
 
-/// Streams of `rate` that a disk carries with this memory, without the share of its time that is kept for best effort.
+/// Streams of `rate` that a disk carries with this memory, if the share `be_share` of its time is kept for best effort.
 #[must_use]
 pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rate: BitRate) -> Carried {
     let disks = vec![disk.clone()];
-    // No link is the limit here.
+    // The link is set too wide to be the limit.
     let net = BitRate(u64::MAX / 16);
     let (layout, survives_disk_loss) = (PlannedLayout::Span, true);
     let uploads = BitRate(0);
@@ -29,20 +29,20 @@ pub fn streams_carried(disk: &DiskProfile, memory: ByteCount, be_share: f64, rat
     machine.carries(&[rate])
 }
 
-/// The shortest time after which a recording is durable, by the rounds of a server as it is delivered.
+/// The shortest time after which a recording is durable, with the default rounds of a server.
 #[must_use]
 pub fn recording_durable_min() -> Nanos {
     PlaneConfig::default().recording_durable_min()
 }
 
-/// How contents lie on several disks.
+/// Placement of contents on several disks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PlannedLayout {
-    /// Each on one disk, as in folders.
+    /// Each content on one disk, as in folders.
     Span,
-    /// Each on all disks in turn, in units of a volume; on one disk, as in a volume.
+    /// Each content on all disks in turn, in units of a volume.
     Stripe,
-    /// Each in two copies, of which the first lie in the outer halves of all disks and the second in the inner ones.
+    /// Each content in two copies: the first in the outer halves of all disks, the second in the inner halves.
     Mirror,
 }
 
@@ -51,17 +51,17 @@ pub enum PlannedLayout {
 pub struct PlannedMachine {
     /// Its disks.
     pub disks: Vec<DiskProfile>,
-    /// How contents lie on them.
+    /// Placement of contents on the disks.
     pub layout: PlannedLayout,
-    /// Of a mirror: admitted streams find disk time when any one disk fails.
+    /// Mirror only: admitted streams keep their disk time if any one disk fails.
     pub survives_disk_loss: bool,
     /// Memory for blocks.
     pub memory: ByteCount,
     /// Bits per second that the network carries.
     pub net: BitRate,
-    /// Uploads in all; zero: none.
+    /// Total rate of uploads; zero: none.
     pub uploads: BitRate,
-    /// Share of disk time for uploads, where that is known; else the share that they need.
+    /// Share of disk time for uploads; `None`: the share that `uploads` needs.
     pub be_share: Option<f64>,
 }
 
@@ -72,7 +72,7 @@ pub struct Carried {
     pub streams: u32,
     /// The resource that is short for one more.
     pub limited_by: &'static str,
-    /// Block size per rate.
+    /// Block size for each rate, bytes.
     pub blocks: Vec<u64>,
     /// Promised share of each disk's time.
     pub disk_share: Vec<f64>,
@@ -95,7 +95,8 @@ impl PlannedMachine {
         Self { memory, ..self.clone() }
     }
 
-    /// Share of disk time the uploads need: their bytes, a seek per run, and a flush with its seeks per dirty bound.
+    /// Share of disk time that the uploads need: the transfer of their bytes, a seek for each run, and a flush with its seeks
+    /// each time the bound of dirty bytes is reached.
     #[must_use]
     pub fn be_share(&self) -> f64 {
         if let Some(share) = self.be_share {
@@ -104,13 +105,13 @@ impl PlannedMachine {
         self.seconds_per_upload_byte() * real(self.uploads.bytes_per_second()) / real(self.disks.len() as u64)
     }
 
-    /// Least rate of uploads with that share, bytes per second of all disks.
+    /// The rate that uploads always have with that share, bytes per second over all disks.
     #[must_use]
     pub fn upload_floor(&self) -> f64 {
         self.be_share() / self.seconds_per_upload_byte() * real(self.disks.len() as u64)
     }
 
-    /// Disk time of the slowest disk for one uploaded byte.
+    /// Disk time for one uploaded byte on the slowest disk, seconds.
     fn seconds_per_upload_byte(&self) -> f64 {
         let of = |disk: &DiskProfile| {
             let rate = real(disk.rate_at(disk.capacity.0 / 2)) * disk.write_ratio;
@@ -122,13 +123,13 @@ impl PlannedMachine {
         self.disks.iter().map(of).fold(f64::MIN_POSITIVE, f64::max)
     }
 
-    /// Admits streams of these rates in turn, each on the next disk, or on all, and at another place of it, until one is refused.
+    /// Admits streams of these rates in turn until one is refused, each on the next disk (or on all disks) at the next position.
     #[must_use]
     pub fn carries(&self, rates: &[BitRate]) -> Carried {
         self.carries_with(self.admission(), rates)
     }
 
-    /// The same with the reservations of `admission`.
+    /// As [`Self::carries`], beside the reservations of `admission`.
     fn carries_with(&self, mut admission: Admission, rates: &[BitRate]) -> Carried {
         let mut held: Vec<(usize, ReservationId)> = Vec::new();
         let mut places = vec![0u32; self.disks.len()];
@@ -160,7 +161,7 @@ impl PlannedMachine {
         }
     }
 
-    /// On the first disk from the next on that has room.
+    /// Reserves on the first disk with room, from disk `nth` on.
     fn reserve_on_one(
         &self,
         admission: &mut Admission,
@@ -181,7 +182,7 @@ impl PlannedMachine {
         Err(last)
     }
 
-    /// A share on every disk, as the data plane asks for a content that lies on all of them (decision 0034).
+    /// Reserves a share on every disk, as the data plane does for a content on all disks (decision 0034).
     fn reserve_on_all(&self, admission: &mut Admission, nth: usize, rate: BitRate) -> Result<ReservationId, Resource> {
         let share = 1.0 / real(self.disks.len() as u64);
         let fraction = place(u32::try_from(nth).unwrap_or(u32::MAX));
@@ -190,7 +191,7 @@ impl PlannedMachine {
             (PlannedLayout::Mirror, false) => (share, fraction / 2.0),
             (PlannedLayout::Span | PlannedLayout::Stripe, _) => (share, fraction),
         };
-        // Each unit is read by itself.
+        // Each unit is a fragment of its own.
         let fragments_per_byte = 1.0 / UNIT_BYTES;
         let request =
             |disk| AdmissionRequest { disk_share: share, fragments_per_byte, ..self.request_at(disk, fraction, rate) };
@@ -198,7 +199,7 @@ impl PlannedMachine {
         admission.reserve(&requests).map_err(|refused| refused.resource)
     }
 
-    /// Its admission, with nothing promised yet.
+    /// The machine's admission, without reservations.
     #[must_use]
     pub fn admission(&self) -> Admission {
         let pages = self.memory.0 / limits::CHUNK_BYTES * (limits::CHUNK_BYTES / CACHE_PAGE_BYTES);
@@ -213,12 +214,12 @@ impl PlannedMachine {
         Admission::new(&settings, disks, &[self.net])
     }
 
-    /// A stream of a long content at the `nth` place.
+    /// The request of a stream of a long content at the `nth` position.
     fn request(&self, disk: usize, nth: u32, rate: BitRate) -> AdmissionRequest {
         self.request_at(disk, place(nth), rate)
     }
 
-    /// A stream of a long content that lies at this fraction of the disk.
+    /// The request of a stream of a long content at this fraction of the disk.
     #[must_use]
     pub fn request_at(&self, disk: usize, fraction: f64, rate: BitRate) -> AdmissionRequest {
         let profile = &self.disks[disk];
@@ -242,7 +243,7 @@ fn position(capacity: u64, fraction: f64) -> u64 {
     Nanos::from_secs_f64(fraction * real(capacity) / 1e9).0
 }
 
-/// A fraction of a disk: multiples of the golden section fill it evenly.
+/// The `nth` position as a fraction of a disk: multiples of the golden ratio fill the disk evenly.
 fn place(nth: u32) -> f64 {
     (f64::from(nth) * 0.618_033_988_75).fract()
 }

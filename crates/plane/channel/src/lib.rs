@@ -26,25 +26,25 @@ pub const COMMANDS_MAX: usize = 4096;
 pub const REPORTS_MAX: usize = 3 * limits::STREAMS_MAX;
 /// Messages of all store threads that can wait for the plane: an offer for every upload, and as many withdrawals.
 pub const STORE_MESSAGES_MAX: usize = 4 * limits::UPLOADS_MAX;
-/// Grants that can wait for one store thread: one is out at a time, and one may have come too late to be used.
+/// Grants that can wait for one store thread: one is out at a time, and an earlier one that came too late may still be queued.
 const GRANTS_MAX: usize = 4;
 
 /// Both ends of all queues.
 pub struct ChannelEnds {
-    /// For the thread that runs the plane (`kernel::KernelIo`).
+    /// End of the thread that runs the plane (`kernel::KernelIo`).
     pub plane: PlaneLink,
-    /// For code that starts streams.
+    /// End of the code that starts streams.
     pub handle: PlaneHandle,
-    /// For the one task that takes reports.
+    /// End of the one task that receives reports.
     pub reports: ReportReceiver,
-    /// One for each disk's store thread, in the order of [`DiskId`].
+    /// Ends of the disks' store threads, in the order of [`DiskId`].
     pub stores: Vec<StorePort>,
 }
 
 /// Makes the queues for disks `0..disks`.
 ///
 /// # Errors
-/// The kernel's, if no more descriptors can be had; invalid input beyond [`limits::DISKS_MAX`].
+/// The kernel's error, if there are no more descriptors; `InvalidInput` for more than [`limits::DISKS_MAX`] disks.
 pub fn connect(disks: u16) -> io::Result<ChannelEnds> {
     if usize::from(disks) > limits::DISKS_MAX {
         let what = format!("{disks} disks are more than the {} that one plane can schedule", limits::DISKS_MAX);
@@ -77,8 +77,8 @@ pub fn connect(disks: u16) -> io::Result<ChannelEnds> {
 
 #[derive(Debug)]
 struct ChannelShared {
-    /// These two commands need no room in the queue and overtake all others, so that they are not lost when a crowd has
-    /// filled it.
+    /// The commands `Drain` and `Shutdown` as flags: they need no room in the queue and overtake all other commands, so that a
+    /// full queue does not lose them.
     drains: AtomicBool,
     shuts_down: AtomicBool,
     commands: ArrayQueue<Command>,
@@ -133,7 +133,7 @@ impl PlaneLink {
     /// Hands a grant to the store thread of its disk and wakes it.
     ///
     /// # Panics
-    /// If the disk has more grants out than one.
+    /// If the disk has more than one grant out.
     pub fn grant(&self, grant: Grant) {
         let channel = &self.channels[usize::from(grant.disk.0)];
         // The plane has one grant out per disk, so this queue fills up only if that rule is broken.
@@ -141,14 +141,14 @@ impl PlaneLink {
         channel.waker.wake();
     }
 
-    /// Disks that are connected.
+    /// Number of connected disks.
     #[must_use]
     pub fn disks(&self) -> usize {
         self.channels.len()
     }
 
-    /// Lets the next wake write an event again. Acknowledge first, then drain: the plane watches the *edges* of its descriptor, which
-    /// becomes readable with each wake that is not acknowledged yet.
+    /// Acknowledges the wakes so far, so that the next wake writes an event again. Call it before draining the queues: the
+    /// plane watches its descriptor for *edges*, and a wake makes one only after an acknowledgement.
     pub fn acknowledge(&self) {
         self.shared.plane_waker.acknowledge();
     }
@@ -190,17 +190,17 @@ impl PlaneWaker {
     }
 }
 
-/// Gives commands to the plane. Clones are the same plane.
+/// Sends commands to the plane. Clones refer to the same plane.
 #[derive(Debug, Clone)]
 pub struct PlaneHandle {
     shared: Arc<ChannelShared>,
 }
 
 impl PlaneHandle {
-    /// Hands over a command and wakes the plane.
+    /// Queues a command and wakes the plane.
     ///
     /// # Errors
-    /// The command, if the queue is full (answer 503; never a drain or a shutdown) or the plane has ended.
+    /// The command, if the plane has ended or the queue is full (the caller answers 503). A drain or a shutdown never meets a full queue.
     pub fn send(&self, command: Command) -> Result<(), Command> {
         if self.is_closed() {
             return Err(command);
@@ -214,7 +214,7 @@ impl PlaneHandle {
         Ok(())
     }
 
-    /// True once the plane has ended: nothing will be answered any more.
+    /// True once the plane has ended: no further report will come.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.shared.closed.load(Ordering::SeqCst)
@@ -228,7 +228,7 @@ pub struct ReportReceiver {
 }
 
 impl ReportReceiver {
-    /// The next report. `None`: none waits.
+    /// The next report, if one waits.
     #[must_use]
     pub fn try_recv(&self) -> Option<Report> {
         self.shared.reports.pop().or_else(|| {
@@ -237,7 +237,7 @@ impl ReportReceiver {
         })
     }
 
-    /// Waits for a report, blocking. `None`: none came in time, or the plane has ended.
+    /// Blocks until a report comes. `None`: the timeout passed, or the plane has ended.
     #[must_use]
     pub fn recv_timeout(&self, timeout: Duration) -> Option<Report> {
         let deadline = Instant::now() + timeout;
@@ -270,12 +270,12 @@ pub struct StorePort {
 /// Reason that [`StorePort::next_grant_or_wake`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wake {
-    /// Leave to work.
+    /// A grant.
     Grant(Grant),
-    /// The [`Waker`] was used, or the plane ended: look at your own queue and at [`StorePort::is_closed`]. May come
-    /// without cause.
+    /// The [`Waker`] was used, or the plane has ended: the caller checks its own queue and [`StorePort::is_closed`]. May be
+    /// spurious.
     Woken,
-    /// The time is over.
+    /// The timeout passed.
     TimedOut,
 }
 
@@ -305,7 +305,7 @@ impl StorePort {
         self.channel.grants.pop()
     }
 
-    /// Waits for a grant, or for a [`Waker`], or for the end of `timeout` (`None`: for ever). Grants come first.
+    /// Waits for a grant, a [`Waker`], or the end of `timeout` (`None`: no end). A waiting grant is returned first.
     #[must_use]
     pub fn next_grant_or_wake(&self, timeout: Option<Duration>) -> Wake {
         if let Some(grant) = self.try_grant() {
@@ -320,7 +320,7 @@ impl StorePort {
         }
     }
 
-    /// Returns a handle that wakes this port's thread, for its own queues: push first, then wake.
+    /// Returns a handle that wakes this port's thread, for the thread's other queues: push first, then wake.
     #[must_use]
     pub fn waker(&self) -> Waker {
         Waker(Arc::clone(&self.channel))

@@ -4,7 +4,7 @@ use schedule::admission::rounds::WRITE_ROUNDS;
 use schedule::profile::DiskProfile;
 use units::{Nanos, limits};
 
-/// Ticks in a round of a drive without a head: a disk gets requests every tick, and a read may be late by a few. Chosen.
+/// Ticks in a round of a flash drive: the drive gets requests every tick, and a read may be late by a few ticks. Chosen.
 pub const FLASH_ROUND_TICKS: u64 = 5;
 
 /// Settings of a plane. All derived limits follow from these.
@@ -14,24 +14,24 @@ pub struct PlaneConfig {
     pub tick: Nanos,
     /// Round of a spinning disk; flash gets requests at every tick.
     pub round: Nanos,
-    /// Share of disk time best-effort work keeps, 0.0 … 0.9.
+    /// Share of disk time kept for best-effort work, 0.0 … 0.9.
     pub be_share: f64,
-    /// Streams of one content share its reads, and this share of the disk time of all of them is kept for those that
-    /// then need their own. `None`: each reads for itself.
+    /// Streams of one content share its reads. Of the disk time that all followers would need, this share is held in reserve
+    /// for followers that have to read for themselves. `None`: each stream reads for itself.
     pub sharing: Option<f64>,
-    /// Streams of contents with copies on several disks are promised time on each of these, so that any one may fail.
-    /// Otherwise they are promised time only on the disks that are read while all of them work, and a stream that finds
-    /// no time elsewhere when one fails loses its reservation.
+    /// True: a stream of a content with several copies is promised time on the disks of all copies, so that any one disk may
+    /// fail. False: it is promised time only on the disks that are read while all work; if one fails and the others have no
+    /// time left, the stream loses its reservation.
     pub survive_disk_loss: bool,
     /// A client that takes nothing for this time gives its reservation back; a best-effort delivery ends.
     pub stall_max: Nanos,
     /// A read that takes longer marks its disk as failing.
     pub io_deadline: Nanos,
-    /// The time to first byte: a guaranteed stream that would start later is refused at once, and one of which nothing was sent for
-    /// as long after all. hls.js gives up itself after 10 s (its default), ExoPlayer after 8 s; the forecast is a bound, and in a herd
-    /// the last one waited for 5 to 8.6 s (decision 0007).
+    /// Longest time to first byte. A guaranteed stream whose forecast start is later is refused at once; a stream that has sent
+    /// no byte after this time is refused then. hls.js gives up after 10 s (its default), ExoPlayer after 8 s. The forecast is
+    /// an upper bound; of many streams that started at once, the last waited for 5 to 8.6 s (decision 0007).
     pub first_byte_max: Nanos,
-    /// Pages that no stream read for this time are not kept in memory, which is then given back.
+    /// Memory of pages that no stream read for this time is given back.
     pub memory_lull: Nanos,
     /// Streams at once, at most `limits::STREAMS_MAX`.
     pub streams_max: usize,
@@ -55,13 +55,13 @@ impl Default for PlaneConfig {
 }
 
 impl PlaneConfig {
-    /// The round in which this disk gets requests: admission and the disk's own schedule must mean the same.
+    /// The round of this disk: admission and the disk's schedule must use the same one.
     #[must_use]
     pub fn round_of(&self, profile: &DiskProfile) -> Nanos {
         if profile.rotational { self.round } else { self.tick.saturating_mul(FLASH_ROUND_TICKS) }
     }
 
-    /// No recording is durable sooner, on any disk: a block is gathered in a round and written in the next ones.
+    /// The shortest time to durable bytes of a recording, on any disk: a block is gathered in one round and written in the next rounds.
     #[must_use]
     pub fn recording_durable_min(&self) -> Nanos {
         self.round.max(self.tick.saturating_mul(FLASH_ROUND_TICKS)).saturating_mul(1 + WRITE_ROUNDS)

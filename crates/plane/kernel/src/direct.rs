@@ -1,9 +1,10 @@
-//! Writing a run of a file in pieces with two in flight, for the store threads: a small io_uring of its own, or plain
-//! `pwrite` where io_uring is not to be had.
+//! Writer of the store threads: writes a run of a file in pieces with two in flight, by a small io_uring of its own, or by
+//! `pwrite` if there is no io_uring.
 //!
-//! Promise: pieces are begun in order, at most [`IN_FLIGHT_MAX`] at once (with a drive's cache off one would cost a turn
-//! of the disk per piece: 7 against 31 MB/s), the caller is queried before each, and nothing is in flight on return. Not
-//! here: when to write (a grant), padding the tail, flushing. A hung disk holds the caller: its thread is abandoned.
+//! Promise: pieces are begun in order, at most [`IN_FLIGHT_MAX`] at once (with one in flight and the drive's cache off, each
+//! piece would cost a revolution of the disk: 7 instead of 31 MB/s); the caller is queried before each piece; no write is in
+//! flight on return. Not here: the time of a write (a grant), padding, flushes. A hung disk blocks the caller, whose thread is
+//! then abandoned.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -19,20 +20,20 @@ pub const IN_FLIGHT_MAX: usize = 2;
 
 /// Writes of one store thread.
 pub struct DirectWriter {
-    /// None: plain `pwrite`, one piece at a time.
+    /// The ring; `None`: `pwrite`, one piece at a time.
     ring: Option<IoUring>,
 }
 
 /// Result of a run.
 #[derive(Debug)]
 pub struct Written {
-    /// Bytes from the run's start that are written without a gap. (After an error, pieces behind a gap may be, too.)
+    /// Bytes written from the run's start without a gap. (After an error, pieces behind a gap may be written as well.)
     pub bytes: u64,
-    /// Error that ended the run, if the caller did not stop it.
+    /// The error that ended the run, if there was one.
     pub error: Option<io::Error>,
 }
 
-/// A piece of the run: its bytes still to be written, from as many buffers as it takes.
+/// A piece of the run: its remaining bytes, in one or several buffers.
 struct WritePiece<'a> {
     rest: Vec<IoSlice<'a>>,
     length: usize,
@@ -47,14 +48,14 @@ impl DirectWriter {
         Self { ring: IoUring::new(4).ok() }
     }
 
-    /// True if it can keep two pieces in flight.
+    /// True if the writer can have two pieces in flight.
     #[must_use]
     pub fn overlaps(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of `piece_bytes`, also from short
-    /// buffers. `may_begin` is called before each piece; its first `false` ends the run. Returns when nothing is in flight any more.
+    /// Writes `buffers`, one after the other, to `file` from `offset` on, in pieces of `piece_bytes`, also from short buffers.
+    /// `may_begin` is called before each piece; its first `false` ends the run. Returns when no write is in flight.
     ///
     /// The offset and each buffer's address and length must be multiples of [`limits::DIRECT_ALIGN`], and the end within the limit of
     /// file sizes (`ulimit -f`); if not, the error says so and nothing is written.
@@ -70,7 +71,7 @@ impl DirectWriter {
             Ok(pieces) => pieces,
             Err(error) => return Written { bytes: 0, error: Some(error) },
         };
-        // A piece alone has nothing to overlap with, and the ring would give a write that lengthens its file to a thread of the kernel's.
+        // A single piece has no other to overlap with, and the ring would pass a write that lengthens its file to a kernel thread.
         let error = match self.ring.as_mut().filter(|_| pieces.len() > 1) {
             Some(ring) => WritesInFlight { ring, file, pieces: &mut pieces, queued: 0, error: None }.run(may_begin),
             None => write_plainly(file, &mut pieces, may_begin),
@@ -96,7 +97,7 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]], piece_bytes: u64) -> io::Resul
         let what = format!("a direct write must be aligned to {} bytes, and end below 2^63", limits::DIRECT_ALIGN);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    // The kernel would shorten the write to the limit, and find that unaligned.
+    // The kernel would shorten the write to the limit, and refuse the unaligned rest.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| offset.saturating_add(total) > limit) {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }
@@ -127,7 +128,7 @@ fn contiguous(pieces: &[WritePiece<'_>]) -> u64 {
     u64::try_from(bytes).expect("usize is at most 64 bits")
 }
 
-/// A run in flight. Dropping it waits for the kernel to let go of the buffers, also when `may_begin` panics.
+/// A run in flight. Dropping it waits until the kernel has released the buffers, even if `may_begin` panics.
 struct WritesInFlight<'a, 'b> {
     ring: &'a mut IoUring,
     file: BorrowedFd<'a>,
@@ -174,7 +175,7 @@ impl WritesInFlight<'_, '_> {
         self.queued += 1;
     }
 
-    /// Hands over the queued requests, waits for a completion, and takes in all there are.
+    /// Submits the queued requests, waits for a completion, and handles all completions.
     fn reap(&mut self) {
         if self.ring.submit_and_wait(1).is_err() {
             // Interrupted, or short of memory for the moment: queued requests stay queued, completions are seen below.

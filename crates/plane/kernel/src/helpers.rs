@@ -1,8 +1,9 @@
-//! Ordinary threads for the jobs that the plane's thread must not wait for, one job at a time each.
+//! Ordinary threads for work that the plane's thread must not wait for; each thread does one job at a time.
 //!
-//! Promise: handing over and taking back neither allocates nor locks nor waits; the threads run at ordinary priority and not on
-//! the plane's CPU; a result wakes the plane. No caller waits for a thread that hangs in the kernel: a dropped [`Helpers`] ends
-//! its threads as soon as they come back. Not here: the work of a job (`readers`, `memory_supply`, `version_check`).
+//! Promise: handing over a job and taking its result neither allocates nor locks nor waits; the threads run at ordinary
+//! priority and not on the plane's CPU; a result wakes the plane. Dropping [`Helpers`] does not wait for a thread that hangs in
+//! the kernel: the thread ends when its system call returns. Not here: the work of a job (`readers`, `memory_supply`,
+//! `version_check`).
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -17,7 +18,7 @@ use rustix::thread::CpuSet;
 
 use crate::scheduling::start_ordinary;
 
-/// Threads, the queue of jobs they share, and the results of those that are done.
+/// Handle of the threads' shared queue of jobs and of the results.
 #[derive(Debug)]
 pub(crate) struct Helpers<J, D>(Arc<HelperQueue<J, D>>);
 
@@ -25,23 +26,23 @@ pub(crate) struct Helpers<J, D>(Arc<HelperQueue<J, D>>);
 struct HelperQueue<J, D> {
     jobs: ArrayQueue<J>,
     done: ArrayQueue<D>,
-    /// Counts the jobs in the queue (an eventfd as semaphore: taking one blocks only the taker, a mutex would let an
-    /// ordinary thread hold up the plane).
+    /// Counts the jobs in the queue: an eventfd as a semaphore, on which only the helper threads block. With a mutex, an
+    /// ordinary thread could delay the plane.
     waiting: OwnedFd,
     ended: AtomicBool,
     waker: PlaneWaker,
 }
 
-/// Number of the threads, and the CPUs they run on.
+/// Number, name and CPUs of the threads, and the size of their queue.
 #[derive(Debug, Clone)]
 pub(crate) struct HelperSetup {
-    /// The threads' name; a number follows.
+    /// Prefix of the threads' names; a number follows.
     pub(crate) name: &'static str,
-    /// One at least.
+    /// Number of threads, at least one.
     pub(crate) threads: usize,
-    /// Jobs at once at most, queued and done.
+    /// Most jobs at once, queued and done.
     pub(crate) jobs_max: usize,
-    /// None: wherever the caller may run.
+    /// CPUs of the threads; `None`: those of the caller.
     pub(crate) cpus: Option<CpuSet>,
 }
 
@@ -50,8 +51,8 @@ pub(crate) trait HelperWork<J, D>: Send + 'static {
     /// Does a job.
     fn work(&mut self, job: J) -> D;
 
-    /// Does the work that is due at regular times without a job, if it is time for it, and returns for how long the thread may
-    /// wait for a job. Only for a setup of one thread.
+    /// Does periodic work that is due, and returns the longest time that the thread may wait for a job. Only for a setup of one
+    /// thread.
     fn look_around(&mut self) -> Option<Duration> {
         None
     }
@@ -67,7 +68,7 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
     /// Starts threads that work like `worker`.
     ///
     /// # Errors
-    /// The kernel's, if threads or descriptors cannot be had.
+    /// The kernel's error, if it refuses a thread or a descriptor.
     pub(crate) fn start(
         setup: &HelperSetup,
         waker: PlaneWaker,
@@ -87,18 +88,18 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
         Ok(helpers)
     }
 
-    /// Hands a job over. There is room for as many as were promised to [`Helpers::start`].
+    /// Hands a job over. The queue has room for the `jobs_max` of [`Helpers::start`].
     pub(crate) fn begin(&self, job: J) {
         assert!(self.0.jobs.push(job).is_ok(), "no more jobs are out than the queue has room for");
         post(&self.0.waiting);
     }
 
-    /// True if the result of a job waits to be taken in.
+    /// True if a result waits to be taken.
     pub(crate) fn has_done(&self) -> bool {
         !self.0.done.is_empty()
     }
 
-    /// Returns the result of the next job that was done.
+    /// Takes the result of the next finished job.
     pub(crate) fn next_done(&self) -> Option<D> {
         self.0.done.pop()
     }
@@ -107,13 +108,13 @@ impl<J: Send + 'static, D: Send + 'static> Helpers<J, D> {
 impl<J, D> Drop for Helpers<J, D> {
     fn drop(&mut self) {
         self.0.ended.store(true, Ordering::SeqCst);
-        // One post wakes one thread, which passes it on.
+        // One post wakes one thread; a thread that ends posts again, for the next one.
         post(&self.0.waiting);
     }
 }
 
 fn post(semaphore: &OwnedFd) {
-    // Blocks only at 2^64 - 2 waiting jobs.
+    // The write blocks only at 2^64 - 2 waiting jobs.
     let _ = rustix::io::write(semaphore, &1_u64.to_ne_bytes());
 }
 

@@ -1,8 +1,8 @@
-//! Anonymous memory from the kernel, on huge pages where they can be had.
+//! Anonymous memory from the kernel, on huge pages if available.
 //!
-//! Promise: page-aligned (2 MiB-aligned), zeroed, unmapped on drop, shared between threads by raw pointer only. Only address
-//! space is taken at first: memory comes with the first touch, or before it by [`Mapping::populate`].
-//! Not here: the rules for touching a byte (`arena`, `pool`).
+//! Promise: 2 MiB-aligned, zeroed, unmapped on drop, shared between threads by raw pointer only. At first a mapping is only
+//! address space: the first access to a page, or [`Mapping::populate`], takes the memory. Not here: the rules for touching a
+//! byte (`arena`, `pool`).
 
 use std::io;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use std::ptr::{self, NonNull};
 /// Size of a huge page on x86-64 and on arm64 with 4 KiB pages; elsewhere only an alignment.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 * 1024 * 1024;
 
-/// The smallest page there is.
+/// The smallest page size.
 const PAGE_BYTES: usize = 4096;
 
 /// Linux 6.1.
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Memory of our own, addressed by raw pointer.
+/// A private mapping, accessed by raw pointer.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     /// Start of the address range from `mmap`; `base` lies in that range.
@@ -33,17 +33,17 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps at least `bytes` bytes (rounded up to 2 MiB) that ask for transparent huge pages.
+    /// Maps at least `bytes` bytes (rounded up to 2 MiB), with advice for transparent huge pages.
     ///
     /// # Errors
-    /// The kernel's, if address space is short.
+    /// The kernel's error, if address space is short.
     pub(crate) fn new(bytes: usize) -> io::Result<Self> {
         let bytes = bytes
             .max(1)
             .checked_next_multiple_of(HUGE_PAGE_BYTES)
             .filter(|&bytes| bytes < usize::MAX / 2)
             .ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        // A mapping is only page-aligned: one huge page more, so that an aligned start lies inside.
+        // The kernel aligns a mapping to small pages only, so one more huge page is mapped: an aligned start then lies inside.
         let raw_bytes = bytes + HUGE_PAGE_BYTES;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory that exists.
@@ -56,7 +56,7 @@ impl Mapping {
         // SAFETY: `lead` is less than a huge page, and one more than `bytes` was mapped.
         let base = unsafe { raw.add(lead) };
         let mapping = Self { raw, raw_bytes, base, bytes };
-        // Only advice: without transparent huge pages the memory is as good, its page tables are bigger.
+        // Only advice: without transparent huge pages the memory works as well, with larger page tables.
         let _ = mapping.advise(0..bytes, libc::MADV_HUGEPAGE);
         // A child (fork and exec by any library) must not inherit pages that a device writes to.
         let _ = mapping.advise(0..bytes, libc::MADV_DONTFORK);
@@ -68,13 +68,13 @@ impl Mapping {
         self.base
     }
 
-    /// Brings memory in for addresses that have none yet; their contents are lost.
+    /// Takes memory for addresses that have none; their contents are lost.
     ///
     /// # Errors
-    /// The kernel's; the memory brought in by then stays.
+    /// The kernel's error; memory taken before it stays.
     pub(crate) fn populate(&self, range: Range<usize>) -> io::Result<()> {
         match self.advise(range.clone(), libc::MADV_POPULATE_WRITE) {
-            // Before Linux 5.14: a touch of each page does the same.
+            // Before Linux 5.14, an access to each page has the same effect.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for at in range.step_by(PAGE_BYTES) {
                     // SAFETY: `advise` checked that the range lies in the mapping; no code uses memory that is only
@@ -87,8 +87,8 @@ impl Mapping {
         }
     }
 
-    /// Puts the small pages of a range together to huge ones, where that can be done: before Linux 6.14, memory that was given
-    /// back by the small page comes as small pages again.
+    /// Merges the small pages of a range into huge ones, if the kernel can: before Linux 6.14, memory that was given back in
+    /// small pages is taken again in small pages.
     pub(crate) fn collapse(&self, range: Range<usize>) {
         let _ = self.advise(range, MADV_COLLAPSE);
     }
@@ -103,7 +103,7 @@ impl Mapping {
         done(unsafe { libc::mlock(first.cast(), length) })
     }
 
-    /// Gives the memory of a range back to the system. Its contents are lost, and the next touch brings other memory in.
+    /// Gives the memory of a range back to the system. Its contents are lost, and the next access takes other memory.
     ///
     /// # Errors
     /// The error that the kernel gave.

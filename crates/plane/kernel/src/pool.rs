@@ -1,7 +1,8 @@
-//! Leased buffers for uploads: a bounded number of aligned pieces of memory, as long as each other, that direct I/O can write from.
+//! Leased buffers for uploads: a bounded number of aligned pieces of memory, all of one length, from which direct I/O can write.
 //!
-//! Promise: never more than the bound, never handed to two holders, comes back when dropped; as few are in use as possible,
-//! and the memory of the others can be given back. Not here: waiting for a buffer.
+//! Promise: there are never more buffers than the bound; a buffer has one holder, and returns to the pool when the lease is
+//! dropped; the fewest possible buffers have memory, and the memory of free ones can be given back. Not here: waiting for a
+//! buffer.
 
 use std::fmt;
 use std::io;
@@ -26,7 +27,7 @@ struct PoolShared {
     memory: Mapping,
     count: usize,
     lease_bytes: usize,
-    /// The most recently used one is taken first.
+    /// Free buffers: the most recently used is taken first.
     free: Mutex<Vec<FreeLease>>,
 }
 
@@ -34,7 +35,7 @@ struct PoolShared {
 #[derive(Debug, Clone, Copy)]
 struct FreeLease {
     index: usize,
-    /// Time of its return. `None`: it has no memory.
+    /// Time of its return to the pool. `None`: the buffer has no memory.
     since: Option<Nanos>,
 }
 
@@ -44,7 +45,7 @@ impl PoolShared {
     }
 }
 
-/// One buffer, the holder's alone until dropped. At first it has the bytes that the last holder left.
+/// A leased buffer, exclusive to its holder until it is dropped. At first it has the bytes of the last holder.
 pub struct Lease {
     pool: Arc<PoolShared>,
     index: usize,
@@ -63,7 +64,7 @@ impl LeasePool {
     /// buffer is first used, and stays with the pool until [`LeasePool::give_back`].
     ///
     /// # Errors
-    /// The kernel's, if the address space cannot be had; invalid input if `count` or the size is zero, or the size is not aligned.
+    /// The kernel's error, if it refuses the address space; `InvalidInput` if `count` or the size is zero, or the size is not aligned.
     pub fn with_leases_of(size: ByteCount, count: usize) -> io::Result<Self> {
         if count == 0 || size.0 == 0 || !size.0.is_multiple_of(limits::DIRECT_ALIGN) {
             let what = "a pool needs at least one buffer, of a length that direct writes take";
@@ -83,8 +84,8 @@ impl LeasePool {
         Some(Lease { pool: Arc::clone(&self.0), index })
     }
 
-    /// Gives the memory of the buffers back that had no holder for `lull`. A caller that wants a buffer meanwhile waits
-    /// for the time of one such buffer at most.
+    /// Gives back the memory of the buffers that had no holder for `lull`. A concurrent lease waits at most while the memory of
+    /// one buffer is given back.
     pub fn give_back(&self, lull: Nanos) {
         let now = monotonic();
         loop {
@@ -92,7 +93,7 @@ impl LeasePool {
             let unused = |free: &FreeLease| free.since.is_some_and(|since| now.saturating_sub(since) >= lull);
             let Some(place) = free.iter().position(unused) else { return };
             let from = free[place].index * self.0.lease_bytes;
-            // Memory that cannot be given back stays as it is, and is not tried again before it was used.
+            // If the kernel refuses to take the memory, it stays; the next attempt is made only after the buffer was used again.
             let _ = self.0.memory.discard(from..from + self.0.lease_bytes);
             free[place].since = None;
         }

@@ -1,4 +1,4 @@
-//! Files of sound and pictures without listed times, made by arithmetic: their rate is the size over the duration, more or less.
+//! Tests with computed files of sound and pictures that have no index of times: the probed rate must be near the size over the duration.
 
 use crate::{Container, MediaRate, ProbeBudget, probe};
 
@@ -7,7 +7,7 @@ fn found(bytes: &[u8]) -> MediaRate {
     probe(&mut input, ProbeBudget::default()).expect("a rate")
 }
 
-/// The duration is within a twentieth, the rate from nine tenths of the mean to half above it.
+/// Asserts that the probed duration is within 5 % of `seconds`, and the rate from 90 % to 150 % of the mean.
 fn assert_plays(what: &str, bytes: &[u8], container: Container, seconds: u64) {
     let media = found(bytes);
     let mean = u64::try_from(bytes.len()).expect("small") * 8 / seconds;
@@ -96,7 +96,7 @@ fn page(flags: u8, position: u64, stream: u32, body: &[u8]) -> Vec<u8> {
     [b"OggS\0", &[flags][..], &place, &lengths, body].concat()
 }
 
-/// A radio's recording: a stream for each song, with a clock that begins at zero, of 64 kbit/s.
+/// A recording of a radio station: one stream of 64 kbit/s for each song, whose clock begins at zero.
 #[test]
 fn streams_one_behind_another_get_their_rate() {
     for (songs, seconds) in [(2, 60), (3, 7), (100, 10)] {
@@ -109,7 +109,7 @@ fn streams_one_behind_another_get_their_rate() {
     }
 }
 
-/// Theora counts from the last key frame in six bits: one each 50 pictures, 25 a second.
+/// Theora's positions count the pictures since the last key frame in six bits: here a key frame every 50 pictures, 25 a second.
 #[test]
 fn pictures_without_sound_get_their_rate() {
     let numbers = [[25u32, 1].map(u32::to_be_bytes).concat(), vec![0; 10], vec![0, 6 << 5]].concat();

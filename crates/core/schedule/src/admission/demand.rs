@@ -1,7 +1,7 @@
 //! Demand of a request on one disk: the blocks that it reads or writes, their cost, its buffers, and its start.
 //!
-//! Promise: a function of the request, the disk's profile and the memory, whatever is promised already. Not here: whether there is room
-//! (`resources`, `disk_table`).
+//! Promise: depends on the request, the disk's profile and the memory only, not on the present promises. Not here: the check
+//! for room (`resources`, `disk_table`).
 
 use units::limits::CACHE_PAGE_BYTES;
 use units::{BitRate, Nanos, limits};
@@ -12,23 +12,24 @@ use super::rounds::{LOOKAHEAD_ROUNDS, SLOTS, WRITE_ROUNDS};
 use super::start_cost::{StartConditions, StartCost};
 use super::{AdmissionRequest, f64_of};
 
-/// A content or range that lasts no longer at its rate is read in one block, if its stream may hold all of it. Chosen: segments
-/// of HLS and DASH last up to 10 s, and their sizes scatter by half.
+/// Longest playing time, at its rate, of a content or range that is read in one block (if it also fits into its stream's
+/// window). Chosen: segments of HLS and DASH last up to 10 s, and their sizes scatter by half.
 const BLOCK_MAX: Nanos = Nanos::from_secs(15);
-/// A longer block is worth its memory if it lets a disk carry more streams by this factor. Decision 0007, varied.
+/// A block of twice the length is chosen if a disk then carries more streams by this factor. Decision 0007, varied.
 const BLOCK_GAIN_MIN: f64 = 1.02;
 
 /// One disk, as admission sees it.
 #[derive(Debug)]
 pub(super) struct AdmissionDisk {
     pub(super) table: DiskTable,
-    /// Reservations of streams that share another's reads.
+    /// Number of followers, which take no time of the disk.
     pub(super) sharing: u32,
 }
 
 impl AdmissionDisk {
-    /// The block a stream of this rate reads on this disk: the longest period at which as many such streams as the disk
-    /// can carry still find `memory`, in pages. A seek costs as much as 1–2 MiB of transfer, so longer is better while it fits.
+    /// The demand of a stream on this disk, with the period (and so the block) at which disk and memory carry most such
+    /// streams; `memory` is in pages. A seek costs as much as 1–2 MiB of transfer, so longer blocks are better while they fit
+    /// into memory.
     pub(super) fn demand(&self, request: &AdmissionRequest, memory: u64) -> DiskDemand {
         let table = &self.table;
         if let Some(period) = request.written_every {
@@ -56,7 +57,7 @@ impl AdmissionDisk {
         best
     }
 
-    /// Buffers in pages.
+    /// Buffers of a stream, in pages.
     pub(super) fn pages_for(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
         if demand.writes() {
             return 0; // a recording's buffers are the store's
@@ -64,18 +65,18 @@ impl AdmissionDisk {
         self.pages_with(request, demand, 0)
     }
 
-    /// The same with a start burst.
+    /// Buffers of a stream with a start burst, in pages.
     pub(super) fn pages_with(&self, request: &AdmissionRequest, demand: &DiskDemand, burst_bytes: u64) -> u64 {
         let window = self.window_bytes(request, demand).saturating_add(burst_bytes);
         window.min(request.length.saturating_add(CACHE_PAGE_BYTES)).div_ceil(CACHE_PAGE_BYTES) + 1
     }
 
-    /// Buffers of a stream that another one reads for: of a content that is one block it holds all itself.
+    /// Buffers of a follower, in pages: it holds a content of one block whole, and nothing of another content.
     pub(super) fn pages_of_sharer(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
         if demand.is_spread() { self.pages_for(request, demand) } else { 0 }
     }
 
-    /// Bytes it may hold.
+    /// Bytes that the stream may hold.
     pub(super) fn window_bytes(&self, request: &AdmissionRequest, demand: &DiskDemand) -> u64 {
         if demand.is_spread() {
             return request.length;
@@ -83,14 +84,14 @@ impl AdmissionDisk {
         window_bytes(request.rate, self.table.round(), demand.period)
     }
 
-    /// Whether a stream of this demand, which fits in the long run, could also start whenever it likes: its first read fills the
-    /// look-ahead, which no round may have room for.
+    /// True if a stream whose regular demand fits could also start at any time: its first read fills the look-ahead, for which
+    /// there may be no round with room.
     pub(super) fn starts(&self, request: &AdmissionRequest, demand: &DiskDemand, burst_bytes: u64) -> bool {
         let conditions = StartConditions { payload_bytes: request.length, ..StartConditions::idle(0) };
         self.table.starts_at_any_time(demand, &self.start_of(request, burst_bytes, &conditions))
     }
 
-    /// How a stream of this request starts.
+    /// The cost of a stream's start.
     pub(super) fn start_of(
         &self,
         request: &AdmissionRequest,
@@ -107,7 +108,7 @@ impl AdmissionDisk {
     }
 }
 
-/// Bytes a stream may hold: its block, the look-ahead, and the round in which it is read.
+/// Bytes that a stream may hold: its block, the look-ahead, and the bytes of the round in which the block is read.
 #[must_use]
 pub fn window_bytes(rate: BitRate, round: Nanos, period: u32) -> u64 {
     rate.bytes_in(round.saturating_mul(u64::from(period) + LOOKAHEAD_ROUNDS))
@@ -117,8 +118,8 @@ fn block_bytes(request: &AdmissionRequest, table: &DiskTable, period: u32) -> u6
     request.rate.bytes_in(table.round().saturating_mul(u64::from(period)))
 }
 
-/// The demand of a session that reads contents of this length, each in one block, one after the other: every content has a seek
-/// of its own. Contents shorter than a round (initialization segments, keys) come no more often than once in a round.
+/// The demand of a session that reads contents of this length one after the other, each in one block: every content costs a
+/// seek. Contents shorter than a round (initialization segments, keys) count as one per round.
 fn spread_demand(request: &AdmissionRequest, table: &DiskTable) -> DiskDemand {
     let round = table.round();
     let (transfer, _) = one_block(request, request.rate.bytes_in(round));
@@ -142,8 +143,8 @@ pub(super) fn demand_at(request: &AdmissionRequest, table: &DiskTable, period: u
     DiskDemand { period, transfer, seeks, kind: DemandKind::Writes }
 }
 
-/// Rounds for which a recording gathers a block: the longest period with which no byte is older than `durable` when it is, with
-/// blocks of at most `block_bytes_max`.
+/// Rounds for which a recording gathers a block: the longest period with blocks of at most `block_bytes_max` in which each byte
+/// becomes durable within `durable`.
 #[must_use]
 pub fn write_period(rate: BitRate, round: Nanos, durable: Nanos, block_bytes_max: u64) -> u32 {
     let fits = |period: &u32| {
@@ -157,11 +158,11 @@ pub fn write_period(rate: BitRate, round: Nanos, durable: Nanos, block_bytes_max
     period
 }
 
-/// How many such streams a disk and this many pages would carry.
+/// Number of such streams that the disk and `memory` pages would carry.
 fn carried(request: &AdmissionRequest, table: &DiskTable, demand: &DiskDemand, memory: u64) -> f64 {
     let busy = table.seconds_among_others(demand.transfer, demand.seeks) / f64::from(demand.period);
     let by_disk = table.round().as_secs_f64() / busy;
     let each = window_bytes(request.rate, table.round(), demand.period).div_ceil(CACHE_PAGE_BYTES) + 1;
-    // If a content lies on several disks, each of them has a share of the stream and of its memory.
+    // Each disk of a content on several disks has a share of the stream and of its memory.
     by_disk.min((f64_of(memory) / (f64_of(each) * request.disk_share)).floor())
 }

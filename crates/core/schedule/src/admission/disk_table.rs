@@ -1,9 +1,8 @@
-//! The time table of one disk: the seconds of disk time that each round has promised.
+//! The time table of one disk: the seconds of disk time that are promised in each round.
 //!
-//! A stream reads a block every `period` rounds, a power of two, so the load of every future round is known exactly:
-//! [`SLOTS`] slots repeat for ever. Admission picks the slot (the *phase*) in which the stream reads, so that no round
-//! holds more than its share; work that a round cannot finish carries over into the next, within the read-ahead of
-//! streams.
+//! A stream reads a block every `period` rounds, a power of two, so the load of every future round is known exactly: [`SLOTS`]
+//! slots repeat for ever. Admission picks the slot (the *phase*) in which the stream reads, so that no round exceeds its share;
+//! work that a round cannot finish carries over into the next rounds, within the look-ahead of streams.
 //!
 //! Promise: a demand is placed only if, with everything placed before, no carry-over grows beyond [`CARRY_MAX`](super::rounds::CARRY_MAX) rounds;
 //! removing a demand never turns a yes into a no. Not here: memory, network, processor (`admission`). The cost of a
@@ -18,26 +17,26 @@ use super::rounds::{SLOTS, slot_of};
 use super::start_cost::{StartConditions, StartCost};
 use crate::profile::DiskProfile;
 
-/// A seek among others goes over one of `HOPS` parts of the disk: eight reads a round. Chosen; it only compares demands.
+/// A seek in a sweep crosses the disk's capacity divided by this, as with eight reads a round. Chosen; used only to compare demands.
 const HOPS: u64 = 8;
-/// Shorter times are rounding errors, in seconds. Chosen.
+/// Seconds below which a time counts as a rounding error. Chosen.
 pub(crate) const ROUNDING: f64 = 1e-9;
-/// Rounds of work that may carry over when best-effort work used the disk beyond the end of a round: half a round less, because
-/// the time of a flush is known less well than that of a read. Decision 0007, table of constants.
+/// Rounds of work that may carry over after best-effort work beyond the end of a round: half a round less than otherwise,
+/// because the time of a flush is less certain than that of a read. Decision 0007, table of constants.
 const JOB_CARRY_MAX: f64 = 1.0;
 
-/// A batch of writes that takes at least this multiple of the commit behind it is worth one of its own: a recording joins a smaller one
-/// of others. Chosen.
+/// A batch of writes gets a commit of its own if it takes at least this multiple of the commit's time; a recording with less
+/// joins the batch of others. Chosen.
 const BATCH_COMMITS: f64 = 4.0;
 
 /// The promises of the coming rounds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PlannedLoads {
-    /// Of regular reads, by slot.
+    /// Load of regular reads, by slot.
     periodic: [RoundLoad; SLOTS],
-    /// Of demands that have a part of every round.
+    /// Load of demands that have a part of every round.
     spread: RoundLoad,
-    /// Of starts, by slot, from this round on.
+    /// Load of starts, by slot, from the present round on.
     starting: [RoundLoad; SLOTS],
     starting_from: u64,
 }
@@ -50,7 +49,7 @@ impl PlannedLoads {
         if has_starts { regular.plus(self.starting[slot]) } else { regular }
     }
 
-    /// Enters a demand that reads first in round `first`, and the reads of its start.
+    /// Enters a demand whose first regular read is in round `first`, and the reads of its start.
     pub(super) fn enter_start(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         self.enter(demand, first);
         for (round, load) in (start.conditions.round..).zip(start.reads(first, demand)) {
@@ -82,23 +81,23 @@ impl PlannedLoads {
 #[derive(Debug)]
 pub struct DiskTable {
     profile: DiskProfile,
-    /// How many times slower than its profile the disk is.
+    /// Ratio of the disk's times to those of its profile.
     slowdown: f64,
     round: Nanos,
-    /// A start has its first bytes within this time.
+    /// Longest time to first byte of a start.
     first_byte_max: Nanos,
     /// Share of a round that may be promised.
     budget: f64,
     planned: PlannedLoads,
-    /// Promised to streams that have not started yet: they will be placed when they do.
+    /// Promises to streams that have not started yet: they get a place at their start.
     unplaced: RoundLoad,
-    /// The writes of a round lie within this number of bytes of the disk.
+    /// Span of the disk, in bytes, that contains the writes of a round.
     write_span: u64,
 }
 
 impl DiskTable {
-    /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0, and a start has its
-    /// first bytes within `first_byte_max`.
+    /// An empty table of a disk with this profile; `budget` is the share of each round that may be promised, 0.0 … 1.0, and
+    /// `first_byte_max` the longest time to first byte.
     #[must_use]
     pub fn new(profile: DiskProfile, round: Nanos, budget: f64, first_byte_max: Nanos) -> Self {
         assert!(round > Nanos::ZERO && (0.0..=1.0).contains(&budget), "a share of a round is promised");
@@ -106,7 +105,7 @@ impl DiskTable {
         Self { profile, slowdown: 1.0, round, first_byte_max, budget, planned, unplaced, write_span }
     }
 
-    /// Begins anew with another profile, on a disk of which nothing is promised; gives the old one.
+    /// Begins anew with another profile, for a disk without promises; returns the old one.
     pub(super) fn replace_profile(&mut self, profile: DiskProfile, round: Nanos) -> DiskProfile {
         std::mem::replace(self, Self::new(profile, round, self.budget, self.first_byte_max)).profile
     }
@@ -133,30 +132,30 @@ impl DiskTable {
         &self.planned
     }
 
-    /// The loads of each round once all promised streams run: those without a place yet are spread evenly.
+    /// The load of each round when all promised streams run; streams without a place count evenly in all rounds.
     pub(super) fn settled(&self) -> PlannedLoads {
         let periodic = self.planned.periodic.map(|load| load.plus(self.unplaced));
         PlannedLoads { periodic, spread: self.planned.spread, ..PlannedLoads::default() }
     }
 
-    /// The disk is so many times slower than its profile.
+    /// Sets the ratio of the disk's times to those of its profile.
     pub const fn set_slowdown(&mut self, slowdown: f64) {
         self.slowdown = slowdown.max(1.0);
     }
 
-    /// Seconds of the stroke that a write at an unknown place takes more: the writes around it lie together, and the head
-    /// leaves them for it. Zero while writes lie anywhere.
+    /// Additional seconds of a write at an unknown position, for the stroke of the head from the other writes of the round to
+    /// that position. Zero if the other writes are spread over the whole disk.
     pub(super) fn stroke_seconds(&self) -> f64 {
         let is_anywhere = self.write_span >= self.profile.capacity.0;
         if is_anywhere { 0.0 } else { self.profile.access_time(self.profile.capacity.0).as_secs_f64() }
     }
 
-    /// Sets the span of the disk, in bytes, in which the writes of a round lie from now on.
+    /// Sets the span of the disk, in bytes, that contains the writes of a round.
     pub(super) const fn set_write_span(&mut self, bytes: u64) {
         self.write_span = bytes;
     }
 
-    /// Seconds of disk time a round with this load needs.
+    /// Seconds of disk time that a round with this load needs.
     pub(super) fn seconds(&self, load: RoundLoad) -> f64 {
         self.sweep(load.seeks, load.transfer) + self.batch(load)
     }
@@ -165,13 +164,13 @@ impl DiskTable {
         self.profile.sweep_seconds(seeks, transfer) * self.slowdown
     }
 
-    /// The time of the writes of a round: a sweep and a commit.
+    /// Seconds of the writes of a round: a sweep and a commit.
     fn batch(&self, load: RoundLoad) -> f64 {
         let commit = if load.has_writes() { self.profile.flush.as_secs_f64() } else { 0.0 };
         self.profile.sweep_seconds_within(self.write_span, load.writes, load.write_transfer) * self.slowdown + commit
     }
 
-    /// The mean of all rounds, with `more` in addition to the promises. Writes without a place count as a batch of their own.
+    /// Mean seconds of all rounds, with `more` in addition to the promises. Writes without a place count as a separate batch.
     fn mean_seconds(&self, more: RoundLoad) -> f64 {
         let (mean, unplaced) = (self.mean().plus(more), self.unplaced.plus(more));
         let placed = self.planned.periodic.iter().map(|load| self.batch(*load)).sum::<f64>() / SLOTS as f64;
@@ -184,8 +183,8 @@ impl DiskTable {
         self.budget * self.round.as_secs_f64()
     }
 
-    /// Seconds of disk time that this transfer with its seeks takes among others, about: each seek over an eighth of the
-    /// disk. Its sum over streams is no bound; it compares demands.
+    /// Approximate seconds of disk time of this transfer and its seeks in a sweep, with seeks over an eighth of the disk. Used
+    /// to compare demands; a sum over streams is no bound.
     #[must_use]
     pub(super) fn seconds_among_others(&self, transfer: f64, seeks: f64) -> f64 {
         transfer
@@ -193,39 +192,39 @@ impl DiskTable {
                 / self.profile.parallel_requests()
     }
 
-    /// Whether `demand` fits in place of `instead`: its present promise, or none while others read for its session. A promise that has
-    /// become dearer (fragments, a slower zone) takes from the share of best-effort work too; only new ones are refused for it.
+    /// True if `demand` fits in place of `instead`, its present promise (`None` for a follower). A promise whose cost has grown
+    /// (fragments, a slower zone) may also use the share of best effort; only new promises are refused for that.
     pub(super) fn fits_instead(&self, demand: &DiskDemand, instead: Option<&DiskDemand>) -> bool {
         let others = self.mean().minus(instead.map(DiskDemand::per_round).unwrap_or_default());
         self.seconds(others.plus(demand.per_round())) <= (1.0 - MARGIN) * self.round.as_secs_f64()
     }
 
-    /// Mean share of each round promised, 0.0 … 1.0 and above.
+    /// Mean promised share of a round, from 0.0; may exceed 1.0.
     #[must_use]
     pub fn promised_share(&self) -> f64 {
         self.mean_seconds(RoundLoad::default()) / self.round.as_secs_f64()
     }
 
-    /// Mean share of each round that may still be promised.
+    /// Mean share of a round that may still be promised.
     #[must_use]
     pub fn free_share(&self) -> f64 {
         (self.budget - self.promised_share()).max(0.0)
     }
 
-    /// Whether this multiple of `demand` fits in addition to everything promised, in the long run.
+    /// True if this multiple of `demand` fits beside all promises, as a mean over the rounds.
     #[must_use]
     pub fn fits(&self, demand: &DiskDemand, times: f64) -> bool {
         self.mean_seconds(demand.per_round().scaled(times)) <= self.seconds_to_promise()
     }
 
-    /// Promises `demand`, of which a spread one has its place at once.
+    /// Promises `demand`; a spread demand is entered in all rounds at once.
     pub fn promise(&mut self, demand: &DiskDemand) {
         assert!(demand.is_sound(), "{demand:?}");
         let promised = self.promised_mut(demand);
         *promised = promised.plus(demand.per_round());
     }
 
-    /// Takes a promise back that has no phase.
+    /// Withdraws a promise without a place.
     pub fn withdraw(&mut self, demand: &DiskDemand) {
         let promised = self.promised_mut(demand);
         debug_assert!(promised.holds(demand.per_round()), "a promise is taken back once: {demand:?}");
@@ -236,8 +235,8 @@ impl DiskTable {
         if demand.is_spread() { &mut self.planned.spread } else { &mut self.unplaced }
     }
 
-    /// Finds the round after the start's in which a promised demand should read first, and enters it and the reads of
-    /// its start. `None`: not now, ask again next round.
+    /// Finds the round after the start for the first regular read of a promised demand, and enters the demand and the reads of
+    /// its start. `None`: there is no room yet; the caller tries again in the next round.
     pub fn place(&mut self, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
         self.planned.forget_starts_before(start.conditions.round);
         let first = self.first_round(&self.planned, demand, start)?;
@@ -247,7 +246,7 @@ impl DiskTable {
         Some(first)
     }
 
-    /// The rounds after the start's in which a demand may begin, that with the lowest peak first.
+    /// The rounds after the start in which a demand may begin, the round with the lowest peak first.
     #[must_use]
     pub(super) fn emptiest_rounds(&self, demand: &DiskDemand, start: &StartCost) -> [Option<u64>; SLOTS] {
         let mut found = [(Nanos::MAX, None); SLOTS];
@@ -272,13 +271,13 @@ impl DiskTable {
         fits
     }
 
-    /// The round after the start's in which a demand should read first, beside what is `planned`: that with the lowest peak.
+    /// The round after the start, with the lowest peak, for the first regular read of a demand beside the `planned` loads.
     pub(super) fn first_round(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost) -> Option<u64> {
         let lower = |best: (f64, u64), other: (f64, u64)| if other.0 < best.0 - ROUNDING { other } else { best };
         self.rounds_with_room(planned, demand, start).reduce(lower).map(|(_, first)| first)
     }
 
-    /// The rounds after the start's in which a demand may read first, beside what is `planned`, each with its peak.
+    /// The rounds after the start for the first regular read of a demand beside the `planned` loads, each with its peak.
     pub(super) fn rounds_with_room<'a>(
         &'a self,
         planned: &'a PlannedLoads,
@@ -289,8 +288,8 @@ impl DiskTable {
         rounds.filter_map(|first| Some((self.peak_with(planned, demand, start, first)?, first)))
     }
 
-    /// For how long after the end of `round` the disk may do something else, if no request up to then is left: no later
-    /// round carries over more than [`JOB_CARRY_MAX`]. `Nanos::MAX` if nothing is placed.
+    /// Time after the end of `round` for which the disk may do other work, if all requests up to then are served: no later
+    /// round then carries over more than [`JOB_CARRY_MAX`]. `Nanos::MAX` for an empty table.
     #[must_use]
     pub fn carry_headroom(&self, round: u64) -> Nanos {
         let (mut behind, mut most, mut placed) = (0.0f64, 0.0f64, false);
@@ -303,7 +302,7 @@ impl DiskTable {
         if placed { Nanos::from_secs_f64(left.max(0.0)) } else { Nanos::MAX }
     }
 
-    /// Takes a placed demand out: its regular reads, of which one is in round `first`, and the coming reads of its start.
+    /// Removes a placed demand: its regular reads, one of which is in round `first`, and the remaining reads of its start.
     pub fn remove(&mut self, demand: &DiskDemand, start: &StartCost, first: u64) {
         let load = demand.block();
         self.planned.each_slot(demand, first, |slot| {
@@ -318,28 +317,28 @@ impl DiskTable {
         }
     }
 
-    /// Enters a demand that has its place already, on another disk, whether or not there is room.
+    /// Enters a demand whose place is fixed by another disk, even if there is no room.
     pub(super) fn enter(&mut self, demand: &DiskDemand, first: u64) {
         self.planned.enter(demand, first);
     }
 
-    /// Exchanges a demand that has its place for another with the same period.
+    /// Exchanges a placed demand for another with the same period.
     pub(super) fn replace(&mut self, demand: &DiskDemand, by: &DiskDemand, first: u64) {
         assert_eq!((demand.period, demand.kind), (by.period, by.kind), "it keeps its rounds");
         let (old, new) = (demand.block(), by.block());
         self.planned.each_slot(demand, first, |slot| *slot = slot.minus(old).plus(new));
     }
 
-    /// The load of the fullest round the demand would be in, if all rounds can be kept with the `planned` loads.
+    /// The load of the fullest round of the demand beside the `planned` loads; `None` if a round could not be kept.
     fn peak_with(&self, planned: &PlannedLoads, demand: &DiskDemand, start: &StartCost, first: u64) -> Option<f64> {
         let reads = |at: u64| at >= first && (at - first).is_multiple_of(u64::from(demand.period));
         let StartConditions { round, remaining, queued_seconds, .. } = start.conditions;
         let own = start.reads(first, demand);
         let (mut backlog, mut peak) = (queued_seconds, 0.0f64);
-        // Twice round the table: once with the start's reads, once more to see that the carry-over does not grow.
+        // Two passes over the table: the first with the reads of the start, the second to check that the carry-over does not grow.
         for ahead in 0..2 * SLOTS {
             let at = round + ahead as u64;
-            // The reads promised in the present round are queued, or were made.
+            // The reads that were promised in the present round are queued or done.
             let others = if ahead == 0 { RoundLoad::default() } else { planned.at(at) };
             let mut load = others.plus(own.get(ahead).copied().unwrap_or_default());
             if reads(at) {
@@ -357,7 +356,7 @@ impl DiskTable {
         Some(peak)
     }
 
-    /// Seconds of disk time entered for a round.
+    /// Seconds of disk time that are entered for a round.
     #[cfg(test)]
     pub(super) fn work_in(&self, round: u64) -> f64 {
         self.seconds(self.planned.at(round))
@@ -439,7 +438,7 @@ mod tests {
         assert!((1000..1032).all(|round| table.work_in(round) < 1e-9));
     }
 
-    /// Places recordings that write for this time every 8 rounds: the number of rounds in 8 that they write in, and their mean share.
+    /// Places recordings that write for this time every 8 rounds; returns the number of rounds in 8 with writes, and their mean share.
     fn recorded(count: usize, transfer: f64) -> (usize, f64) {
         let demand = DiskDemand { period: 8, transfer, seeks: 1.0, kind: DemandKind::Writes };
         let mut table = table(0.95);
@@ -493,7 +492,7 @@ mod tests {
         assert_eq!(reads(alone), [70.0, 80.0, 40.0]);
         assert_eq!(reads(StartCost { burst_transfer: 0.02, ..alone }), [90.0, 80.0, 40.0]);
 
-        // Bytes behind the end of its payload are not read.
+        // No bytes behind the end of the payload are read.
         assert_eq!(reads(StartCost { payload_transfer: 0.02, ..alone }), [20.0, 0.0, 0.0]);
         assert_eq!(reads(StartCost { payload_transfer: 0.1, ..alone }), [70.0, 30.0, 0.0]);
         assert_eq!(reads(StartCost { payload_transfer: 0.16, ..alone }), [70.0, 80.0, 10.0]);
@@ -511,7 +510,7 @@ mod tests {
         });
         let first: Vec<u64> = first.collect();
         assert_eq!(table.carry_headroom(1100), ROUND, "each round makes good for some of it");
-        // Another one in three rounds that follow each other: the time that they carry over is not there to be lent.
+        // Another stream in three consecutive rounds: the time that they carry over cannot be used by other work.
         (0..3).for_each(|ahead| table.planned.enter(&demand, 1201 + ahead));
         let headroom = table.carry_headroom(1200).as_secs_f64();
         assert!((0.4..0.7).contains(&headroom), "three times 0.14 s too much: {headroom}");

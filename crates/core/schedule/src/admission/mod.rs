@@ -1,11 +1,11 @@
-//! Admission: the promise of a rate, or the rate that would be granted instead.
+//! Admission: promises a rate to a stream, or refuses with the rate that would be granted instead.
 //!
-//! Counts disk time per round (`disk_table`), bits per second of a link, buffers, and busy time of the data-plane core,
-//! each by its worst case, not its mean.
+//! It counts disk time per round (`disk_table`), bits per second of a link, buffers, and busy time of the data plane's core,
+//! each by its worst case, not by its mean.
 //!
-//! Promise: admitted rates can be kept while disk, link and core perform as their profiles say; a refusal names the
-//! resource that is short and the highest rate that would be granted in its place; removing a stream never turns a yes
-//! into a no. Not here: sessions, policy per path (the control plane's), serving (`disk`).
+//! Promise: admitted rates can be kept while disk, link and core perform as their profiles say; a refusal names the short
+//! resource and the highest rate that would be granted instead; a stream that would be admitted would also be admitted after
+//! the removal of another. Not here: sessions and policy per path (the control plane), the order of reads (`disk`).
 
 mod buffers;
 mod demand;
@@ -41,48 +41,49 @@ pub use session_clock::{BlockDeadline, REQUEST_WAY_MAX, SessionRead};
 use start_cost::{StartConditions, StartCost};
 use start_forecast::StartForecast;
 
-/// Share of a round held back for delays that no cost model foresees. Decision 0007, table of constants.
+/// Share of a round that is held back for delays outside of the cost model. Decision 0007, table of constants.
 pub const MARGIN: f64 = 0.04;
-/// Promises have this share of a disk at least, whatever share best effort is to keep. Chosen.
+/// Least share of a disk's time for promises, however large the share kept for best effort. Chosen.
 const BUDGET_MIN: f64 = 0.01;
 /// Bytes on the wire per byte of payload: Ethernet and TCP/IP heads at an MTU of 1500 (1538 / 1448, RFC 894, RFC 7323).
 pub const WIRE_OVERHEAD: f64 = 1.0622;
-/// The facts of a stream (or recording) that admission decides by.
+/// The properties of a stream or recording by which admission decides, on one disk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdmissionRequest {
-    /// The disk its content lies on.
+    /// The disk that holds its content.
     pub disk: DiskId,
-    /// The link it leaves by.
+    /// The link that carries it.
     pub link: LinkId,
     /// Its rate.
     pub rate: BitRate,
     /// Share of its bytes that it reads from this disk, 0.0 … 1.0.
     pub disk_share: f64,
-    /// Slowest sustained rate of the disk where the content lies, bytes per second.
+    /// Slowest sustained rate of the zones that hold the content, bytes per second.
     pub zone_bytes_per_second: u64,
-    /// Fragments beyond the first, per byte that it reads from this disk.
+    /// Fragments beyond the first, per byte read from this disk.
     pub fragments_per_byte: f64,
-    /// The content that it reads, with which it shares buffers.
+    /// The content that it reads: streams of one content share buffers.
     pub content: RequestedContent,
-    /// Bytes it will read at most (short contents need less memory); `u64::MAX` where unknown.
+    /// Most bytes that it will read (short contents need less memory); `u64::MAX` if unknown.
     pub length: u64,
-    /// A recording writes a block in each period of this number of rounds, a power of two ([`write_period`]); none: it reads.
+    /// For a recording, the rounds of the period in which it writes a block, a power of two ([`write_period`]); `None`: a
+    /// stream, which reads.
     pub written_every: Option<u32>,
 }
 
 impl AdmissionRequest {
-    /// Seconds for this number of bytes at its content's place.
+    /// Seconds of transfer for this number of bytes in the content's zones.
     fn transfer_seconds(&self, bytes: u64) -> f64 {
         f64_of(bytes) / f64_of(self.zone_bytes_per_second.max(1))
     }
 
-    /// Rounds for which its content plays at its rate.
+    /// Playing time of its content at its rate, in rounds.
     fn rounds_played(&self, round: Nanos) -> f64 {
         self.rate.time_for(self.length).as_secs_f64() / round.as_secs_f64()
     }
 }
 
-/// The resource that is short for an admission.
+/// The resource that a refused admission lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
     /// Disk time.
@@ -93,11 +94,11 @@ pub enum Resource {
     Memory,
     /// Busy time of the data-plane core.
     Processor,
-    /// Places in the delivery table.
+    /// Slots of the delivery table.
     Table,
-    /// The disk errs or does not answer: nothing is admitted on it.
+    /// The disk errs or does not answer, so no stream is admitted on it.
     DiskFailing(DiskId),
-    /// The server drains before it stops: nothing is admitted any more.
+    /// The server drains before it stops, so no stream is admitted any more.
     Draining,
 }
 
@@ -106,12 +107,12 @@ pub enum Resource {
 pub struct Refusal {
     /// The resource that is short.
     pub resource: Resource,
-    /// The highest rate that would be granted now in its place (zero: none).
+    /// The highest rate that would be granted now instead (zero: none).
     pub grantable: BitRate,
 }
 
 impl Refusal {
-    /// Nothing else would be granted either.
+    /// A refusal without a lower rate.
     #[must_use]
     pub const fn outright(resource: Resource) -> Self {
         Self { resource, grantable: BitRate(0) }
@@ -121,16 +122,16 @@ impl Refusal {
 /// Settings of admission.
 #[derive(Debug, Clone)]
 pub struct AdmissionSettings {
-    /// Reservations at most.
+    /// Most reservations.
     pub reservations_max: usize,
     /// Buffers, in pages.
     pub pages: u64,
-    /// Share of disk time best-effort work keeps, 0.0 … 0.9.
+    /// Share of disk time kept for best-effort work, 0.0 … 0.9.
     pub be_share: f64,
-    /// Disk time kept for streams that share another's reads and may need their own: a share of what all of them would
-    /// take, 0.0 … 1.0.
+    /// Disk time in reserve for followers that may need their own reads, as a share of the time that all followers would take,
+    /// 0.0 … 1.0.
     pub sharing_reserve: f64,
-    /// The time to first byte: a start has its first bytes within it.
+    /// Longest time to first byte of a start.
     pub first_byte_max: Nanos,
 }
 
@@ -140,23 +141,23 @@ struct Reservation {
     request: AdmissionRequest,
     demand: DiskDemand,
     pages: u64,
-    /// Pages beyond its own window, held for those that share its reads.
+    /// Pages beyond its own window, held for its followers.
     held_pages: u64,
-    /// Start burst that has buffers ([`Admission::grant_burst`]).
+    /// Bytes of start burst that have buffers ([`Admission::grant_burst`]).
     burst_bytes: u64,
-    /// Another stream of the content reads for it: it takes no disk time.
+    /// True for a follower, which takes no disk time.
     shares: bool,
-    /// Where a recording is written, once that is known.
+    /// The position at which a recording is written, once known.
     written_at: Option<u64>,
-    /// The stroke that its writes are charged until then.
+    /// The time of the stroke that its writes are charged until the position is known.
     stroke_seconds: f64,
-    /// How it started, and a round in which it reads regularly, once it has started.
+    /// Once it has started: the cost of its start, and one of its regular rounds.
     placed: Option<(StartCost, u64)>,
-    /// Reservations made before it.
+    /// Number of reservations made before it.
     before: u64,
-    /// Its part on a further disk, which goes with it.
+    /// Its part on a further disk, released with it.
     further: Option<ReservationId>,
-    /// Of a session that reads each content as one block.
+    /// The clocks of a session that reads each content as one block.
     session: SessionClocks,
 }
 
@@ -178,12 +179,12 @@ impl Reservation {
         }
     }
 
-    /// True if it is on the request's link, for its rate or more, and for such blocks.
+    /// True if it is on the request's link, has at least the request's rate, and is of the same kind of demand.
     fn covers(&self, request: &AdmissionRequest, kind: DemandKind) -> bool {
         self.request.link == request.link && self.request.rate >= request.rate && self.demand.kind == kind
     }
 
-    /// True if the request's reads, of the same disk alone, cost no more; it may hold this number of bytes at once.
+    /// True if the request's reads on the same disk cost no more; `window` is the most bytes that the reservation may hold.
     fn covers_reading(&self, request: &AdmissionRequest, demand: &DiskDemand, window: u64) -> bool {
         self.request.length >= request.length.min(window) && self.demand.transfer >= demand.transfer * (1.0 - MARGIN)
     }
@@ -197,7 +198,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Nothing reserved. Links have the given capacities, in payload bits per second on the wire.
+    /// An admission without reservations. `links` are the capacities of the links, in bits per second on the wire.
     #[must_use]
     pub fn new(settings: &AdmissionSettings, disks: Vec<(DiskProfile, Nanos)>, links: &[BitRate]) -> Self {
         let budget = (1.0 - settings.be_share - MARGIN).max(BUDGET_MIN);
@@ -212,8 +213,8 @@ impl Admission {
         Self { resources, reservations: ReservationTable::new(settings.reservations_max) }
     }
 
-    /// Admits or refuses a stream or recording that needs time on these disks: the first is that of its start, with
-    /// its buffers; each of the others is named once.
+    /// Admits or refuses a stream or recording with a request for each of its disks. The first is the disk of its start, and is
+    /// charged with its buffers; each other disk occurs once.
     ///
     /// # Errors
     /// The resource that is short, and the rate that would be granted.
@@ -225,10 +226,10 @@ impl Admission {
         Ok(id)
     }
 
-    /// Promises a stream that runs time on further disks, at once: `start` gives the conditions on its first one.
+    /// Promises a running stream time on further disks, and places its reads there at once. `start` has the conditions on the first disk.
     ///
     /// # Errors
-    /// The resource that is short. Promises made before that are released with `id`.
+    /// The resource that is short. Promises on disks before that one stay, and are released with `id`.
     pub fn reserve_further(
         &mut self,
         id: ReservationId,
@@ -243,8 +244,7 @@ impl Admission {
         if self.place_further(id, start) { Ok(()) } else { Err(Resource::Disk(first)) }
     }
 
-    /// The resource that is short for requests to the disks of one content, or else the demand of the first and the buffers
-    /// that all need.
+    /// Checks requests to the disks of one content; returns the demand on the first disk and the pages of buffers for all.
     ///
     /// # Errors
     /// The resource that is short.
@@ -253,21 +253,21 @@ impl Admission {
         self.resources.check(requests)
     }
 
-    /// The same with the rate that would be granted, for a stream that shares another's reads, or not.
+    /// As [`Self::check`], with the rate that would be granted instead; `shares` is true for a follower.
     fn check_for(&self, requests: &[AdmissionRequest], shares: bool) -> Result<(DiskDemand, u64), Refusal> {
         let entries = if shares { 1 } else { requests.len() };
         self.reservations.check_room(entries).map_err(Refusal::outright)?;
         if shares { self.resources.check_sharing(requests) } else { self.resources.check_alone(requests) }
     }
 
-    /// Promises the demands for which `id` was entered.
+    /// Promises the demands of `id`, which was just entered.
     fn promise(&mut self, id: ReservationId, requests: &[AdmissionRequest]) {
         let demand = self.find(id).expect("just entered").demand;
         self.resources.disk_mut(requests[0].disk).table.promise(&demand);
         self.extend(id, &requests[1..]);
     }
 
-    /// Enters the parts of `id` on further disks, which were checked.
+    /// Enters the parts of `id` on further disks, after their check.
     fn extend(&mut self, id: ReservationId, further: &[AdmissionRequest]) {
         for request in further {
             let demand = self.resources.demand(request);
@@ -278,7 +278,7 @@ impl Admission {
         }
     }
 
-    /// The share of its bytes for which it holds time on a disk.
+    /// The share of its bytes for which a reservation holds time on a disk.
     #[must_use]
     pub fn share_held(&self, id: ReservationId, disk: DiskId) -> f64 {
         self.reservations.parts(id).filter(|part| part.request.disk == disk).map(|part| part.request.disk_share).sum()
@@ -301,7 +301,7 @@ impl Admission {
     /// Admits a suspended reservation again, under the identifier that it had.
     ///
     /// # Errors
-    /// The resource that is short; an entry in the table, if it was released meanwhile.
+    /// The resource that is short; [`Resource::Table`] if the reservation was released.
     pub fn reserve_again(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> Result<(), Resource> {
         if !self.reservations.is_suspended(id) {
             return Err(Resource::Table);
@@ -318,7 +318,7 @@ impl Admission {
         self.reservations.close(id);
     }
 
-    /// Gives back all that a reservation holds, but not its identifier: it may be reserved again, or released.
+    /// Gives back all resources of a reservation, but keeps its identifier: it may be reserved again, or released.
     pub fn suspend(&mut self, id: ReservationId) {
         let Some(reservation) = self.find(id).copied() else { return };
         self.unplace(id);
@@ -330,9 +330,9 @@ impl Admission {
         debug_assert!(self.sums_agree(), "all that it held is given back");
     }
 
-    /// Makes a held reservation serve a next request of its session; false if it does not cover that: other disks or another link,
-    /// a higher rate, or more buffers than there are. A session that reads whole contents keeps its place in the time table, and
-    /// its demand follows the length of its contents where that fits; a stream starts anew.
+    /// Uses a reservation for the next request of its session. False if it does not cover the request: another disk or link, a
+    /// higher rate, or more buffers than are free. A session that reads whole contents keeps its share of the rounds, and its
+    /// demand changes with the length of its contents if that fits; a stream has to be placed again.
     pub fn renew(&mut self, id: ReservationId, requests: &[AdmissionRequest]) -> bool {
         let Some(held) = self.find(id).copied() else { return false };
         let request = &requests[0];
@@ -369,13 +369,14 @@ impl Admission {
         self.find(id).is_some_and(|reservation| reservation.demand.is_spread())
     }
 
-    /// Whether a request, alone on its disk, would be read in one block.
+    /// True if the content of a request would be read in one block.
     #[must_use]
     pub fn is_one_block(&self, request: &AdmissionRequest) -> bool {
         self.resources.demand(request).is_spread()
     }
 
-    /// The session's request ended: its next one starts anew, or finds the place that it keeps, with buffers for its rate.
+    /// Notes the end of a session's request. Its reads lose their place, unless it reads whole contents; the rate and the
+    /// buffers for it stay.
     pub fn rest(&mut self, id: ReservationId) {
         self.unplace(id);
         let Some(&Reservation { demand, pages, .. }) = self.find(id) else { return };
@@ -387,8 +388,9 @@ impl Admission {
         debug_assert!(self.sums_agree(), "a session that rests keeps its rate and its own pages");
     }
 
-    /// Places a reservation's reads on all its disks, beginning now; the first regular round on the first of them. `None`: not
-    /// yet, ask again next round. Those of a session of whole contents have their place in every round.
+    /// Places a reservation's reads on all its disks, beginning now; returns the first regular round on the first disk. `None`:
+    /// there is no room yet, and the caller tries again in the next round. A session that reads whole contents needs no place,
+    /// since it has a share of every round.
     pub fn place(&mut self, id: ReservationId, start: &StartConditions) -> Option<u64> {
         let first = self.place_part(id, start)?;
         debug_assert!(first >= start.round, "no round lies before its start");
@@ -399,8 +401,8 @@ impl Admission {
         Some(first)
     }
 
-    /// Places the parts of a reservation on further disks that have no place yet; false if there is no room now. All
-    /// disks begin to count their rounds at the same time.
+    /// Places those parts of a reservation on further disks that have no place yet; false if there is no room now. The rounds
+    /// of all disks are counted from the same time.
     fn place_further(&mut self, id: ReservationId, start: &StartConditions) -> bool {
         let Some(Reservation { request: AdmissionRequest { disk, .. }, mut further, .. }) = self.find(id).copied()
         else {
@@ -418,8 +420,8 @@ impl Admission {
         true
     }
 
-    /// True if a reservation without a place, asked for at `asked_at`, will have its first bytes from its first disk in time if all
-    /// those in the forecast start before it; it then is in the forecast as well.
+    /// True if a reservation without a place, requested at `asked_at`, will have its first bytes from its first disk in time
+    /// behind all starts of the forecast; it is then added to the forecast.
     #[must_use]
     pub fn starts_behind(
         &self,
@@ -446,7 +448,7 @@ impl Admission {
         Some(first)
     }
 
-    /// Takes a reservation's reads out of the tables; it stays promised.
+    /// Removes a reservation's reads from the time tables; their promise stays.
     pub fn unplace(&mut self, id: ReservationId) {
         let mut next = Some(id);
         while let Some(reservation) = next.and_then(|part| self.find_mut(part)) {
@@ -461,28 +463,28 @@ impl Admission {
         }
     }
 
-    /// The number of reservations made before this one: greater is younger.
+    /// The number of reservations made before this one: a greater number is a younger reservation.
     #[must_use]
     pub fn age(&self, id: ReservationId) -> Option<u64> {
         self.find(id).map(|reservation| reservation.before)
     }
 
-    /// Rounds between a reservation's blocks.
+    /// The period of a reservation's blocks, in rounds.
     #[must_use]
     pub fn period(&self, id: ReservationId) -> Option<u32> {
         self.find(id).map(|reservation| reservation.demand.period)
     }
 
-    /// True if a reservation needs time of the disk, or shares the reads of such a reservation.
+    /// True if a reservation, or the leader of one, holds time of the disk.
     #[must_use]
     pub fn is_reserved(&self, disk: DiskId) -> bool {
         self.reservations.iter().any(|reservation| reservation.request.disk == disk)
     }
 
-    /// Gives a disk another profile and its round; gives the old one.
+    /// Sets the profile and the round of a disk; returns the old profile.
     ///
     /// # Panics
-    /// If the disk is reserved: the demands are counted by the profile under which they were made.
+    /// If the disk has reservations: their demands are counted by the old profile.
     pub fn replace_profile(&mut self, disk: DiskId, profile: DiskProfile, round: Nanos) -> DiskProfile {
         assert!(!self.is_reserved(disk), "nothing is promised of a disk whose profile changes");
         self.resources.disk_mut(disk).table.replace_profile(profile, round)
@@ -493,13 +495,13 @@ impl Admission {
         self.resources.disk_mut(disk).table.set_slowdown(slowdown);
     }
 
-    /// The promises of links and of the core.
+    /// The promises of the links and of the data plane's core.
     #[must_use]
     pub const fn sending(&self) -> &Sending {
         &self.resources.sending
     }
 
-    /// The same, to tell it how wide the links and how busy the core is.
+    /// The promises of links and core, to set the links' capacities and the core's load.
     pub const fn sending_mut(&mut self) -> &mut Sending {
         &mut self.resources.sending
     }
@@ -510,7 +512,7 @@ impl Admission {
         self.resources.table(disk)
     }
 
-    /// Whether the sums by which admission decides are those of the reservations, for assertions.
+    /// True if the sums by which admission decides agree with the reservations; for assertions.
     fn sums_agree(&self) -> bool {
         let sum = |of: fn(&Reservation) -> u64| self.reservations.iter().map(of).sum::<u64>();
         let sharing: u64 = self.resources.disks.iter().map(|disk| u64::from(disk.sharing)).sum();

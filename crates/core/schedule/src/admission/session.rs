@@ -1,13 +1,13 @@
 //! Reservations of sessions that read whole contents, each in one block.
 //!
-//! Promise: a session keeps its share of every round while its contents change, and that share follows their lengths and small reads
-//! where it fits. Not here: when a block is due (`session_clock`), a change that the reservation does not cover (`exchange`). See
-//! docs/decisions/0060.
+//! Promise: a session keeps a share of every round while its contents change; the share is adapted to their lengths and small
+//! reads if that fits. Not here: the deadline of a block (`session_clock`), a change that the reservation does not cover
+//! (`exchange`). See docs/decisions/0060.
 
 use super::*;
 
 impl Admission {
-    /// A session's next content, which `demand` is for, is read with its reservation; false if there is no memory for it.
+    /// Uses a session's reservation for its next content, whose demand is `demand`; false if there is no memory for it.
     pub(super) fn renew_spread(
         &mut self,
         id: ReservationId,
@@ -20,8 +20,8 @@ impl Admission {
         if !self.reads_on(id, request.content, pages) {
             return false;
         }
-        // A short part (an initialization segment, a key, a last piece) does not change the demand; nor does a lower rate, which
-        // the player may leave again.
+        // A short content (an initialization segment, a key, a last segment) does not change the demand; nor does a lower rate,
+        // since the player may return to the higher one.
         let rounds = request.rounds_played(self.resources.table(held.request.disk).round());
         let changes = request.rate == held.request.rate && rounds >= 1.0;
         let mean = held.session.mean_small_reads();
@@ -33,7 +33,7 @@ impl Admission {
             self.replace_spread(id, mean.scaled(1.0 / rounds), blocks);
         }
         let reservation = self.find_mut(id).expect("looked at before");
-        // The next block lies elsewhere than the one before it, and costs as much as it does there.
+        // The next block is charged by its own zone.
         let AdmissionRequest { disk, rate, .. } = held.request;
         reservation.request = AdmissionRequest { disk, rate, ..*request };
         if changes {
@@ -42,8 +42,8 @@ impl Admission {
         true
     }
 
-    /// Promises a session, on all its disks, the demand of its `blocks` and of its small reads, `beside`, in a round, in place of
-    /// its present share, if that fits.
+    /// Replaces a session's share on all its disks by the demand of its `blocks` and of its small reads in a round (`beside`),
+    /// if that fits.
     pub(super) fn replace_spread(
         &mut self,
         id: ReservationId,
@@ -72,10 +72,10 @@ impl Admission {
         }
     }
 
-    /// Reserves buffers for a small read with the blocks of a session (sound, subtitles, an index), on the same disk: its disk time
-    /// is of the session's share, by a clock of their own ([`Admission::small_read_deadline`]), and the share grows by the time of such
-    /// reads where there is room; in a session that shares reads, where such reads are mostly shared as well, it is of the reserve.
-    /// `None` if there is no such session, or no memory.
+    /// Reserves buffers for a small read beside the blocks of a session (sound, subtitles, an index), on the same disk. Its
+    /// disk time comes from the session's share, which grows by the time of such reads if there is room; small reads have a
+    /// clock of their own ([`Admission::small_read_deadline`]). In a session that shares reads, the disk time comes from the
+    /// reserve, since most small reads are shared too. `None` if there is no such session, or no memory.
     pub fn accompany(&mut self, session: ReservationId, request: &AdmissionRequest) -> Option<ReservationId> {
         let held = self.find(session)?;
         let is_there = held.demand.is_spread() && (held.shares || self.share_held(session, request.disk) > 0.0);

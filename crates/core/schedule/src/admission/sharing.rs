@@ -1,16 +1,17 @@
-//! Reservations of streams that share another's reads: they keep their rate, and take no disk time.
+//! Reservations of followers (streams that share the reads of another): they hold a rate, and no disk time.
 //!
-//! Promise: one that reads for itself again has its disk time from the reserve that admission keeps for that; a leader's time, rounds and
-//! buffers go to the stream that reads in its place. Not here: which streams share (the data plane's groups). See docs/decisions/0020.
+//! Promise: a follower that has to read for itself again gets its disk time from the reserve that admission keeps; a leader's
+//! disk time, rounds and buffers pass to the stream that reads in its place. Not here: the choice of leaders and followers (the
+//! data plane's groups). See docs/decisions/0020.
 
 use super::*;
 
 impl Admission {
-    /// Admits or refuses a stream that another one of its content reads for: it takes no disk time, and the pages it
-    /// needs are charged to that one ([`Admission::hold_pages`]), except those of a content that is one block.
+    /// Admits or refuses a follower. It takes no disk time, and the pages it needs are charged to its leader
+    /// ([`Admission::hold_pages`]), except those of a content that is one block.
     ///
     /// # Errors
-    /// The resource that is short, and the rate that would be granted to a stream that reads for itself.
+    /// The resource that is short, and the rate that would be granted to a stream with its own reads.
     pub fn reserve_shared(&mut self, requests: &[AdmissionRequest]) -> Result<ReservationId, Refusal> {
         let (demand, pages) = self.check_for(requests, true)?;
         let id = self.enter(requests[0], demand, pages);
@@ -19,7 +20,7 @@ impl Admission {
         Ok(id)
     }
 
-    /// A reservation takes no disk time from now on: it shares the reads of another.
+    /// Marks a reservation as a follower's, which takes no disk time.
     pub(super) fn begin_sharing(&mut self, id: ReservationId) {
         let reservation = self.find_mut(id).expect("just entered");
         reservation.shares = true;
@@ -27,7 +28,7 @@ impl Admission {
         self.resources.disk_mut(disk).sharing += 1;
     }
 
-    /// A reservation gives its disk time and buffers up: another stream of its content reads for it from now on.
+    /// Makes a reservation a follower's: gives back its disk time and buffers, since another stream of the content reads for it.
     pub fn share(&mut self, id: ReservationId) {
         self.unplace(id);
         let Some(held) = self.find(id).copied().filter(|reservation| !reservation.shares) else { return };
@@ -40,11 +41,10 @@ impl Admission {
         let (demand, disk, further) = (reservation.demand, reservation.request.disk, reservation.further.take());
         further.into_iter().for_each(|part| self.release(part));
         self.resources.disk_mut(disk).table.withdraw(&demand);
-        debug_assert!(self.sums_agree(), "one that shares keeps its rate, and its pages behind its leader");
+        debug_assert!(self.sums_agree(), "a follower keeps its rate, and its pages behind its leader");
     }
 
-    /// A reservation that shared another's reads gets disk time and buffers of its own, for `requests`; one that has them
-    /// keeps them.
+    /// Gives a follower's reservation disk time and buffers of its own, for `requests`; does nothing for another reservation.
     ///
     /// # Errors
     /// The resource that is short. The reservation then stays as it was.
@@ -61,24 +61,24 @@ impl Admission {
         let reservation = self.find_mut(id).expect("found above");
         (reservation.shares, reservation.demand, reservation.request) = (false, demand, request);
         reservation.session.promise_small_reads(RoundLoad::default());
-        // A disk may have failed meanwhile, so that it reads from another one than it was counted at.
+        // It was counted as a follower at `shared.disk`; if that disk has failed since, `requests` name another one.
         self.resources.disk_mut(shared.disk).sharing -= 1;
         self.promise(id, requests);
         debug_assert!(self.sums_agree(), "{requests:?}");
         Ok(())
     }
 
-    /// The stream that shared the reads of `from` reads in its place, with its disk time, its rounds and its buffers, and
-    /// `from` shares. If it has got disk time of its own meanwhile, it keeps that, and `from` gives its up.
+    /// Exchanges leader `from` and follower `to`: `to` gets the disk time, rounds and buffers of `from`, and `from` becomes a
+    /// follower. If `to` has disk time of its own already, it keeps that, and `from` gives back its own.
     pub fn hand_over(&mut self, from: ReservationId, to: ReservationId) {
         let (Some(giver), Some(taker)) = (self.find(from).copied(), self.find(to).copied()) else { return };
         if giver.shares || !taker.shares {
             return self.share(from);
         }
         self.resources.buffers.hand_over_burst(from, to);
-        // Pages of the taker are of the same content, and the giver had them for it.
+        // The taker's pages are of the same content, and are held by the giver already.
         self.resources.buffers.withdraw(taker.request.content, taker.pages + taker.held_pages);
-        // The rate and link of each stay its own; so does the disk at which the one that shares is counted.
+        // Each keeps its rate and link; the number of followers of each disk stays the same, so `from` takes the disk of `to`.
         let request = AdmissionRequest { rate: taker.request.rate, link: taker.request.link, ..giver.request };
         *self.find_mut(to).expect("found above") = Reservation { request, before: taker.before, ..giver };
         let request = AdmissionRequest { disk: taker.request.disk, ..giver.request };

@@ -67,7 +67,7 @@ fn the_grantable_rate_is_granted_and_a_higher_one_is_not() {
 
 #[test]
 fn an_admitted_stream_starts_next_round_on_an_idle_disk() {
-    // As it is assumed where nothing can be measured, and twice as fast.
+    // The profile that is assumed without a measurement, and one of twice its speed.
     let assumed = DiskProfile::spindle_default();
     let seeks = |seek: &SeekPoint| SeekPoint { time: Nanos(seek.time.0 / 2), ..*seek };
     let fast = DiskProfile { seeks: assumed.seeks.iter().map(seeks).collect(), ..assumed.clone() };
@@ -83,7 +83,7 @@ fn an_admitted_stream_starts_next_round_on_an_idle_disk() {
                 assert!(refused.grantable.0 > 100_000_000, "{rate}: {}", refused.grantable);
                 admission.reserve(&[AdmissionRequest { rate: refused.grantable, ..asked }])
             });
-            let id = id.expect("granted as told");
+            let id = id.expect("the grantable rate is granted");
             let conditions = StartConditions { remaining: 0.95, ..StartConditions::idle(5) };
             assert!(admission.place(id, &conditions).is_some(), "{rate} was admitted and cannot start");
         }
@@ -135,7 +135,11 @@ fn a_suspended_reservation_holds_nothing_and_keeps_its_id() {
     assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Err(Resource::Table), "it is held");
     admission.suspend(id);
     admission.release(id);
-    assert_eq!(admission.reserve_again(id, &[request(8_800_000)]), Err(Resource::Table), "somebody else's now");
+    assert_eq!(
+        admission.reserve_again(id, &[request(8_800_000)]),
+        Err(Resource::Table),
+        "another reservation has its place"
+    );
     assert_eq!(admission.reserve(&[request(8_800_000)]).unwrap().slot, id.slot);
 }
 
@@ -198,8 +202,8 @@ fn streams_of_one_content_are_promised_no_more_pages_than_it_has() {
     assert!(streams < 40 && promised > 180 && after == 0, "{streams}, {promised}, {after}");
 }
 
-/// Cameras of 4 Mbit/s that write this share of their bytes to each of this number of disks, until there is no room; and in how many of 8
-/// rounds each disk writes.
+/// Reserves cameras of 4 Mbit/s that write this share of their bytes to each of this number of disks, until one is refused.
+/// Returns their number, and in how many of 8 rounds each disk writes.
 fn recorded_on(disks: u16, disk_share: f64) -> (u64, Vec<usize>) {
     let settings = settings(1 << 20, 0.1);
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); usize::from(disks)];
@@ -239,7 +243,7 @@ fn a_recording_is_written_on_all_its_disks_in_the_same_rounds_whatever_else_they
     let profiles = vec![(DiskProfile::spindle_default(), Nanos::from_secs(1)); 2];
     let mut admission = Admission::new(&settings, profiles, &[BitRate(10_000_000_000)]);
     let on = |disk| AdmissionRequest { disk: DiskId(disk), length: 0, written_every: Some(8), ..request(40_000_000) };
-    // Each takes most of a few rounds of its disk.
+    // Recordings that each take most of a few rounds of one disk.
     let alone: Vec<u64> = [0, 1]
         .map(|disk| admission.reserve(&[on(disk)]).expect("there is room"))
         .map(|id| admission.place_writes(id, 100).expect("there is room"))

@@ -1,7 +1,7 @@
 //! Cost of requests: the profile's prediction, corrected by observation.
 //!
-//! Promise: costs grow when the disk is slower than its profile and come back slowly; never below the profile.
-//! Not here: when a request may start (`disk`), whether a stream fits (`admission`).
+//! Promise: costs rise when the disk is slower than its profile, fall again slowly, and are never below the profile. Not here:
+//! when a request may start (`disk`), whether a stream fits (`admission`).
 
 use units::Nanos;
 
@@ -11,41 +11,41 @@ use crate::profile::DiskProfile;
 
 /// Disk time over which observations are averaged (exponentially). Chosen.
 const MEMORY_SECONDS: f64 = 5.0;
-/// A slowdown on which [`SPELLS`] spells of disk time in a row agree is believed at once. So a disk that becomes slow is known after a
-/// second, and a few reads that take long are not mistaken for that: a spell has a dozen reads or more. Decision 0025 has the
-/// consequences.
+/// Length of a spell of disk time, seconds. A slowdown that appears in [`SPELLS`] consecutive spells counts at once. So a slow
+/// disk is known after a second, and a few long reads are not mistaken for a slow disk: a spell has a dozen reads or more.
+/// Decision 0025 has the consequences.
 const SPELL_SECONDS: f64 = 0.3;
 const SPELLS: usize = 3;
-/// An observation counts as at most this many times its prediction: a retry of the drive or a stall of the machine does not
-/// make a slow disk. Time beyond that counts only when it is lost again while the first loss is remembered: a drive that cleans
-/// up every few seconds does have less time by this amount. Decision 0007, varied.
+/// An observation counts for at most its prediction times this: a retry of the drive or a stall of the machine does not make a
+/// slow disk. Time beyond that (a stall) counts only if another stall follows while the first is remembered: a drive that
+/// cleans up every few seconds does lose this time. Decision 0007, varied.
 const OUTLIER: f64 = 4.0;
-/// A random access moves the head over the disk's capacity divided by this. Follows: the mean distance of two random points of a line is a
-/// third of it.
+/// A random access moves the head by the disk's capacity divided by this. Follows: the mean distance of two random points of a
+/// line is a third of the line.
 const RANDOM_DISTANCE: u64 = 3;
 /// A longer stall counts as one of this length: then the disk is not slow but hung. Chosen: a bound that no figure has
 /// (decision 0007).
 const STALL_MAX_SECONDS: f64 = 5.0;
-/// Below this the disk counts as keeping its profile: random access times scatter by the margin that admission holds back. Decision 0007,
-/// table of constants.
+/// Ratio of observed to predicted time up to which the disk counts as keeping its profile: random access times scatter by the
+/// margin that admission holds back. Decision 0007, table of constants.
 const TOLERANCE: f64 = 1.0 + MARGIN;
-/// No drive's cache holds more dirty bytes than this; bytes written beyond are on the platters already. Chosen: a bound that
-/// no figure has (decision 0007).
+/// Upper bound of the dirty bytes in a drive's cache; further bytes are on the platters already. Chosen: a bound that no figure
+/// has (decision 0007).
 const CACHE_BYTES_MAX: u64 = 32 << 20;
-/// At most one part in this number of a round is counted for a commit itself: otherwise one hang would teach that no time is ever long
-/// enough, and no upload would be acknowledged again. Chosen.
+/// The learned cost of a commit is at most the round divided by this. Without a bound, one hang could teach a cost that no
+/// slack ever allows, and no upload would be acknowledged again. Chosen.
 const COMMIT_PART: u64 = 2;
-/// Commits are never taken to be quicker than this when an outlier is judged. Chosen: a revolution of a 7200 rpm drive takes 8 ms.
+/// Least cost of a commit, in seconds, by which outliers are judged. Chosen: a revolution of a 7200 rpm drive takes 8 ms.
 const COMMIT_KNOWN_MIN: f64 = 0.005;
-/// A learned operation cost rises by this share of an excess and falls by `FALL`: it stays near the 90th percentile (0.05 of
-/// 0.55). Decision 0007, varied.
+/// A learned cost moves by the share `RISE` of an excess and by the share `FALL` of a shortfall, so it stays near the 90th
+/// percentile (0.05 of 0.55). Decision 0007, varied.
 const RISE: f64 = 0.5;
 const FALL: f64 = 0.05;
 
 /// The data that a commit makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncScope {
-    /// Bytes and names, for the callers that wait for it: the file system commits.
+    /// Bytes and names, for callers that wait: the file system commits.
     Journal,
     /// The bytes in the drive's cache, so that the reads that follow find it clean.
     DriveCache,
@@ -55,31 +55,31 @@ pub enum SyncScope {
 #[derive(Debug, Clone)]
 pub struct CostModel {
     profile: DiskProfile,
-    /// Sums of the times that reads took and were predicted to take, in seconds, fading.
+    /// Sums of the observed and predicted times of reads, in seconds, decaying.
     took_seconds: f64,
     predicted_seconds: f64,
-    /// The same of the present spell, and how many times slower than predicted the last ones were.
+    /// Observed and predicted sums of the present spell, and the ratios of the last spells.
     spell: (f64, f64),
     spells: [f64; SPELLS],
-    /// Time that reads took beyond [`OUTLIER`], in seconds: its sum and the most of one, both fading.
+    /// Time of reads beyond [`OUTLIER`], in seconds: the sum and the greatest, both decaying.
     stalled_seconds: f64,
     longest_stall_seconds: f64,
-    /// Time that reads took beyond their predictions and the tolerance, in seconds (a cumulative sum: Page 1954).
+    /// Time of reads beyond their predictions and the tolerance, in seconds (a cumulative sum: Page 1954).
     lost_seconds: f64,
-    /// Cost of a commit beyond writing out the dirty bytes.
+    /// Cost of a commit, without the writing of the dirty bytes.
     commit: Nanos,
-    /// The same where no caller waits for it: the drive's cache alone is emptied, the file system has nothing to name.
+    /// Cost of a flush that no caller waits for: it empties the drive's cache, and the file system commits no name.
     flush: Nanos,
-    /// The time that writes since the last commit still need on the platters. A drive's cache accepts bytes before they
-    /// are written, so the flush takes whatever time the writes did not. Counted in full for both, as it once was, a
-    /// batch seemed to need twice its time.
+    /// The time that the writes since the last commit still need on the platters. A drive's cache accepts bytes before it
+    /// writes them, so the flush takes the part of the transfer time that the writes did not. If write and flush were both
+    /// charged in full, a batch would seem to need twice its time.
     unsettled: Nanos,
     /// The length of a round.
     round: Nanos,
 }
 
 impl CostModel {
-    /// Nothing observed yet: as if the disk had always obeyed its profile.
+    /// A model without observations, as of a disk that keeps its profile.
     #[must_use]
     pub fn new(profile: DiskProfile, round: Nanos) -> Self {
         let commit = profile.flush;
@@ -100,24 +100,24 @@ impl CostModel {
         }
     }
 
-    /// Begins anew with another profile; gives the old one.
+    /// Begins anew with another profile; returns the old one.
     pub(super) fn replace_profile(&mut self, profile: DiskProfile, round: Nanos) -> DiskProfile {
         std::mem::replace(self, Self::new(profile, round)).profile
     }
 
-    /// The profile it corrects.
+    /// The profile that the model corrects.
     #[must_use]
     pub const fn profile(&self) -> &DiskProfile {
         &self.profile
     }
 
-    /// Reading `bytes` at `position` with the head at `head`.
+    /// Cost of reading `bytes` at `position` with the head at `head`.
     #[must_use]
     pub fn read(&self, head: u64, position: u64, bytes: u64) -> Nanos {
         self.corrected(self.predicted_read(head, position, bytes))
     }
 
-    /// Writing `bytes` at `position` with the head at `head`.
+    /// Cost of writing `bytes` at `position` with the head at `head`.
     #[must_use]
     pub fn write(&self, head: u64, position: u64, bytes: u64) -> Nanos {
         self.corrected(self.access(head, position).saturating_add(self.write_transfer(position, bytes)))
@@ -129,13 +129,13 @@ impl CostModel {
         Nanos::from_secs_f64(self.profile.write_seconds(self.profile.transfer_time(position, bytes).as_secs_f64()))
     }
 
-    /// The time of a commit now: the bytes in the drive's cache must go out, then follows the file system's own commit.
+    /// Cost of a commit now: the bytes in the drive's cache are written, then the file system commits.
     #[must_use]
     pub fn commit(&self) -> Nanos {
         self.sync_time(SyncScope::Journal)
     }
 
-    /// The time to settle now.
+    /// Cost of making this data durable now.
     #[must_use]
     pub fn sync_time(&self, what: SyncScope) -> Nanos {
         let own = match what {
@@ -145,7 +145,7 @@ impl CostModel {
         own.min(Nanos(self.round.0 / COMMIT_PART)).saturating_add(self.unsettled)
     }
 
-    /// `reads` random reads of `bytes` in all, where the disk is slowest.
+    /// Cost of `reads` random reads of `bytes` in all, in the slowest zone.
     #[must_use]
     pub fn probe(&self, reads: u32, bytes: u64) -> Nanos {
         let access =
@@ -153,7 +153,7 @@ impl CostModel {
         self.corrected(access.saturating_add(self.profile.transfer_time(u64::MAX, bytes)))
     }
 
-    /// Learns from a read: its time `predicted` without correction, and the time it `took`.
+    /// Learns from a read: `predicted` is its time by the profile, `took` the observed time.
     pub fn observe_read(&mut self, predicted: Nanos, took: Nanos) {
         if predicted == Nanos::ZERO {
             return;
@@ -168,8 +168,8 @@ impl CostModel {
         debug_assert!(self.predicted_seconds > 0.0, "the slowdown is divided by it");
         self.stalled_seconds = self.stalled_seconds * keep + stalled;
         self.longest_stall_seconds = (self.longest_stall_seconds * keep).max(stalled);
-        // A loss of at most a round is remembered, which is twice the loss that makes a difference. Reads that take
-        // less than is tolerated make up for it.
+        // At most a round of lost time is remembered, which is twice the loss that has an effect. Reads that take less than the
+        // tolerated time reduce the loss.
         let lost = self.lost_seconds + counted - TOLERANCE * predicted;
         self.lost_seconds = lost.clamp(0.0, self.round.as_secs_f64());
         debug_assert!(self.stalled_seconds >= self.longest_stall_seconds - ROUNDING, "one stall is part of their sum");
@@ -182,9 +182,9 @@ impl CostModel {
         }
     }
 
-    /// Learns from a write that took `took`: the next commit will take the time that its bytes need beyond that. Seeks
-    /// are not counted: no part above the drive knows how many are still to be made, and a high quantile of them is
-    /// learned with the commit.
+    /// Learns from a write that took `took`: the next commit has to spend the rest of the bytes' transfer time. Seeks are not
+    /// counted: the number of seeks that the drive still has to make is unknown, and the learned cost of a commit includes a
+    /// high quantile of them.
     pub fn wrote(&mut self, position: u64, bytes: u64, took: Nanos) {
         let cache = self.profile.transfer_time(u64::MAX, CACHE_BYTES_MAX);
         let transfer = self.profile.transfer_time(position, bytes);
@@ -199,8 +199,7 @@ impl CostModel {
             SyncScope::DriveCache => &mut self.flush,
         };
         let known = learned.as_secs_f64();
-        // A hang is not the cost of a commit: even an hour of it must not keep commits from being granted in the minute
-        // after.
+        // A hang is not the cost of a commit: even after an hour's hang, commits must be granted within a minute.
         let own = own.min(OUTLIER * known.max(COMMIT_KNOWN_MIN));
         let weight = if own > known { RISE } else { FALL };
         *learned = Nanos::from_secs_f64(known + (own - known) * weight);
@@ -210,7 +209,7 @@ impl CostModel {
         );
     }
 
-    /// How much slower than its profile the disk is: 1.0 or more. Admission counts with it.
+    /// Ratio of the disk's times to those of its profile, at least 1.0. Admission multiplies its costs by it.
     #[must_use]
     pub fn slowdown(&self) -> f64 {
         let recurring = (self.stalled_seconds - self.longest_stall_seconds).max(0.0);
@@ -220,14 +219,14 @@ impl CostModel {
         if ratio <= TOLERANCE { 1.0 } else { ratio }
     }
 
-    /// Time that the disk has lost against its profile and not made up for, in seconds. It is zero at most times on a disk that
-    /// keeps its profile, under any load, and grows from the first read of a slower disk on.
+    /// Time that the disk has lost against its profile and not regained, in seconds. On a disk that keeps its profile it is
+    /// mostly zero, under any load; on a slower disk it grows from the first slow read on.
     #[must_use]
     pub const fn lost_seconds(&self) -> f64 {
         self.lost_seconds
     }
 
-    /// A prediction without the correction, for [`CostModel::observe_read`].
+    /// Time of a read by the profile, without correction, for [`CostModel::observe_read`].
     #[must_use]
     pub fn predicted_read(&self, head: u64, position: u64, bytes: u64) -> Nanos {
         self.access(head, position).saturating_add(self.profile.transfer_time(position, bytes))

@@ -1,7 +1,7 @@
 //! The fetcher: the disks with their schedules, the buffers, and the read-ahead of streams.
 //!
-//! Promise: the bytes reported for a stream ([`ToPacer::Fetched`]) are in the buffers or being read until they were
-//! sent or the stream has left; a stream with a reservation is read for in time. Not here: choice of the next read
+//! Promise: the bytes reported for a stream ([`ToPacer::Fetched`]) are in the buffers or being read until they are sent or the
+//! stream has left; the blocks of a stream with a reservation are read in time. Not here: choice of the next read
 //! (`schedule::disk`), admission (`admitter`), sending (`pacer`).
 
 mod ahead_pages;
@@ -51,7 +51,7 @@ pub(crate) struct Fetcher {
     buffers: BufferPool,
     streams: StreamTable,
     reads: ReadsInFlight,
-    /// When the disks' silence is looked at next, and their speed.
+    /// Times of the next check for silent disks and of the next check of the disks' speeds.
     silence_at: Nanos,
     speeds_at: Nanos,
 }
@@ -68,27 +68,27 @@ impl Fetcher {
         }
     }
 
-    /// The buffers. The holder of a page may look at it.
+    /// The buffers: the holder of a page may read it.
     pub(crate) const fn pages(&self) -> &Cache {
         self.buffers.cache()
     }
 
-    /// Pages that can be promised to guaranteed streams.
+    /// Number of pages that can be promised to guaranteed streams.
     pub(crate) fn pages_to_promise(&self) -> u64 {
         self.buffers.pages_to_promise()
     }
 
-    /// The schedule of a disk, for checkers.
+    /// The schedule of a disk, for the checks of the simulator.
     pub(crate) fn schedule(&self, disk: DiskId) -> &DiskSchedule {
         &self.sources[disk].schedule
     }
 
-    /// True if nothing reads or writes a disk.
+    /// True if no read and no write uses the disk.
     pub(crate) fn is_idle(&self, disk: DiskId) -> bool {
         self.sources[disk].is_idle()
     }
 
-    /// Gives an idle disk another profile and its round; gives the old one.
+    /// Sets the profile of an idle disk, and its round; returns the old profile.
     pub(crate) fn replace_profile(
         &mut self,
         disk: DiskId,
@@ -114,11 +114,11 @@ impl Fetcher {
                     None => self.wait_for_start(slot, context),
                 }
             }
-            // A stream may have ended before the answer for it comes.
+            // The stream may have ended before the admitter's answer arrives.
             ToFetcher::Start { slot, .. } if self.streams[slot].life() != ReadsLife::Waiting => {}
             ToFetcher::Start { slot, start } => {
                 self.start(slot, start, context);
-                // The block of a session waited for no other start.
+                // The block of a session is not in the queue of starts, so no other start depends on it.
                 if start.block.is_none() {
                     let disk = self.streams[slot].disk();
                     let conditions = self.sources[disk].start_conditions(context.now);
@@ -162,12 +162,12 @@ impl Fetcher {
         }
     }
 
-    /// Takes the content just stored into the buffers, as far as there is room.
+    /// Puts a content that was just stored into the buffers, as far as there is room.
     pub(crate) fn keep<I: Io>(&mut self, stored: &FreshContent, context: &mut PlaneContext<I>) {
         self.buffers.keep(stored, self.sources[stored.disk].spins(), context);
     }
 
-    /// A message about a stream is soon received.
+    /// Prefetches the state of a stream for which a message will soon be received.
     pub(crate) fn expect_message<I: Io>(&self, slot: u32, context: &PlaneContext<I>) {
         context.io.prefetch(&self.streams[slot]);
     }
@@ -181,7 +181,7 @@ impl Fetcher {
         }
     }
 
-    /// Each turn of the plane, before the disks get requests.
+    /// Work at the beginning of each turn of the plane, before the disks get requests.
     pub(crate) fn begin_turn<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         self.watch_silence(context);
         self.begin_rounds(context);
@@ -197,12 +197,12 @@ impl Fetcher {
         sources.chain(self.buffers.next_wakeup()).min()
     }
 
-    /// Brings in memory for the promised pages and for the share of best effort before they are used, or gives some back.
+    /// Obtains memory for the promised pages and the share of best effort before they are used, or gives memory back.
     pub(crate) fn change_memory<I: Io>(&mut self, promised: u64, context: &mut PlaneContext<I>) {
         self.buffers.change_memory(promised, context);
     }
 
-    /// Once a second: publishes figures, and looks at the disks.
+    /// Publishes figures and checks the disks; called once a second.
     pub(crate) fn measure<I: Io>(&mut self, context: &mut PlaneContext<I>) {
         self.buffers.set_obtainable(context.io.chunks_obtainable());
         context.gauges.plane.pages_used.set(u64::from(self.buffers.cache().used()));
@@ -212,7 +212,7 @@ impl Fetcher {
         }
     }
 
-    /// Takes an ended stream out of everything.
+    /// Removes an ended stream from its group, the buffers and its disks' schedules.
     fn leave<I: Io>(&mut self, slot: u32, may_hold: bool, context: &mut PlaneContext<I>) {
         if self.streams[slot].life() != ReadsLife::Ending {
             self.leave_group(slot, context);

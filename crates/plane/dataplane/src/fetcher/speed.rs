@@ -2,19 +2,19 @@
 //!
 //! Promise: a disk whose speed varies around a level reaches it once. Not here: the measurement (`schedule::disk::cost`).
 
-/// How many times slower than its profile a disk is, in the levels at which an event is logged: two or three on the way
-/// to half its speed. The first one is beyond the scatter of a sound disk's access times. Chosen.
+/// Slowdowns of a disk at which an event is logged: two or three of them on the way to half its speed. The first is beyond the
+/// scatter of a sound disk's access times. Chosen.
 const LEVELS: [f64; 4] = [1.2, 1.5, 2.0, 3.0];
-/// A disk leaves a level only when it is better than it by this factor: speed that varies around a level causes one event.
-/// Chosen.
+/// A disk leaves a level when its slowdown is below the level by this factor, so that a speed that varies around a level causes
+/// one event. Chosen.
 const HYSTERESIS: f64 = 0.9;
 
-/// How many of the [`LEVELS`] a disk has reached.
+/// Number of the [`LEVELS`] that a disk has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) struct Speed(usize);
 
 impl Speed {
-    /// The same disk when it is `slowdown` times slower than its profile.
+    /// The level of the disk at this `slowdown`.
     pub(super) fn after(self, slowdown: f64) -> Self {
         let reached = |factor: f64| LEVELS.iter().filter(|&&level| slowdown >= level * factor).count();
         Self(self.0.clamp(reached(1.0), reached(HYSTERESIS)))
