@@ -1,8 +1,8 @@
 //! The store: one handle for all roots and disks.
 //!
-//! Promise: the roots are one namespace, the first root that has a name wins; a disk that hangs is waited for no longer than the
-//! configured patience, and contents on the others stay reachable.
-//! Not here: the work on a disk (crates `folder` and `volumes`).
+//! Promise: the roots are one namespace, the first root that has a name wins; an operation waits for a hung disk no longer than
+//! the configured patience, and contents on other disks stay reachable. Not here: the work on a disk (crates `folder` and
+//! `volumes`).
 
 mod names;
 mod walk;
@@ -30,12 +30,12 @@ use crate::{
     UploadPlace, UploadRequest, Want,
 };
 
-/// Names that one listing has at most: 160 bytes of memory each. A longer folder is listed in parts, or walked through.
+/// Most names in one listing, at 160 bytes of memory each. A folder with more names is listed in parts, or walked.
 const LISTED_MAX: usize = 250_000;
 
 pub use walk::{StoreWalk, StoredItem};
 
-/// A disk as the store knows it.
+/// State of a disk of the store.
 #[derive(Debug, Clone)]
 pub struct DiskInfo {
     /// Its identifier.
@@ -44,7 +44,7 @@ pub struct DiskInfo {
     pub device: Device,
     /// The folders on it.
     pub roots: Vec<PathBuf>,
-    /// Bytes free for uploads, a second ago at most.
+    /// Bytes free for uploads, measured at most a second ago.
     pub free_bytes: u64,
     /// Its failure, by the data plane and by its thread.
     pub failure: Option<DiskFault>,
@@ -60,7 +60,7 @@ pub struct Store(Arc<StoreParts>);
 pub(crate) struct StoreParts {
     pub(crate) common: StoreCommon,
     pub(crate) disks: Vec<DiskHandle>,
-    /// Of each root the position of its disk, and its number there.
+    /// For each root, the index of its disk in `disks` and the root's number on that disk.
     pub(crate) roots: Vec<(usize, usize)>,
     pub(crate) groups: Vec<Arc<dyn DiskGroup>>,
     pub(crate) homes: UploadRoots,
@@ -73,8 +73,8 @@ impl Store {
         Self(Arc::new(parts))
     }
 
-    /// True if no upload is under way: each upload that was finished or broken off is durable under its name, or gone. A disk that does
-    /// not answer settles nothing, and is not counted.
+    /// True if no upload is under way: each finished or aborted upload is durable under its name, or removed. Disks that do not
+    /// answer are not counted, since their uploads cannot end.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.0.disks.iter().map(|disk| &disk.shared).all(|disk| disk.is_settled() || disk.is_stuck())
@@ -95,7 +95,7 @@ impl Store {
         let _ = self.0.common.plane.set(plane);
     }
 
-    /// Sends `listener` all events from now on, and those since the start. One listener at a time.
+    /// Sends `listener` all events since the start, and each further event. There is one listener at a time.
     pub fn listen(&self, listener: EventListener) {
         self.0.common.events.listen(listener);
     }
@@ -127,7 +127,7 @@ impl Store {
         for (disk, root) in self.roots() {
             let path = path.clone();
             match disk.call(|reply| StoreQuery::Open { root, path, want, reply }).await {
-                Err(error) => failure = worse(failure, error)?,
+                Err(error) => failure = graver(failure, error)?,
                 opened => return opened,
             }
         }
@@ -157,8 +157,8 @@ impl Store {
         Ok(listed)
     }
 
-    /// The first `count` names after `after` of the entries that [`Store::list`] gives, of a directory with any number of names. Names
-    /// behind those found so far cost no look at their files.
+    /// Lists the first `count` names after `after`, as [`Store::list`] does, of a directory with any number of names. The files
+    /// of names that sort behind the `count` first names found so far are not examined.
     ///
     /// # Errors
     /// As [`Store::list`].
@@ -181,7 +181,8 @@ impl Store {
         Ok(first.into_values().collect())
     }
 
-    /// Gives the wanted entries of a directory as they are read, those of the first root first; `take` narrows the names that are wanted.
+    /// Passes the wanted entries of a directory to `take` as they are read, those of the first root first. `take` may narrow
+    /// the range of wanted names.
     async fn each_page(
         &self,
         path: &ContentPath,
@@ -197,7 +198,7 @@ impl Store {
                 // A name that is a content in an earlier root hides a directory in a later one.
                 Err(StoreError::NotADirectory) if !found => return Err(StoreError::NotADirectory),
                 Err(error) => {
-                    failure = worse(failure, error)?;
+                    failure = graver(failure, error)?;
                     continue;
                 }
             };
@@ -214,10 +215,10 @@ impl Store {
         if found { Ok(()) } else { Err(failure) }
     }
 
-    /// The disks an upload may go to, the best first: the disk of the content that it replaces, else those with its directory, or the
-    /// nearest above it, that answer and do not err: first the disk of an earlier upload that it continues, then by the space they have
-    /// left. At least one. An earlier root that does not answer may have the name, and would hide a content put behind it: only roots
-    /// before it are considered.
+    /// The disks that an upload may go to, at least one, the best first. That is the disk of the content that it replaces;
+    /// without such a content, the disks that answer, do not err and hold its directory, or the nearest directory above it:
+    /// first the disk with an earlier upload that this one continues, then the others by free space. A root that does not
+    /// answer may have the name and would hide a content in a later root, so only the roots before it are considered.
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::DiskFailing`], [`StoreError::RootAway`].
@@ -234,12 +235,12 @@ impl Store {
                 placements.extend(is_alone.then_some(WrittenDisks::one(disk)));
             }
         }
-        debug_assert!(!placements.is_empty(), "an upload that may go nowhere has an error");
+        debug_assert!(!placements.is_empty(), "without any placement the upload is refused");
         debug_assert!(placements.iter().all(|place| place.iter().next().is_some()), "a place has a disk");
         Ok(placements)
     }
 
-    /// Place where an upload to `path` comes to lie, in any root it may go to.
+    /// The place of an upload to `path`, in any root that may take it.
     ///
     /// # Errors
     /// As [`Store::placements`].
@@ -259,15 +260,15 @@ impl Store {
         Ok(all.unwrap_or_default())
     }
 
-    /// Begins an upload: a recording on the disk where its rate is reserved, and where another upload of this name is under way, in the
-    /// same root as that. It does not end at a root whose file system turns out to be read-only: the kernel makes one so when its disk
-    /// errs, and does not show it before a write.
+    /// Begins an upload. A recording goes to the disk on which its rate is reserved, and an upload of a name that another
+    /// upload is writing goes to the root of that one. If the file system of a root turns out to be read-only, the upload tries
+    /// the next root: the kernel remounts a file system read-only when its disk errs, and shows that only at a write.
     ///
     /// # Errors
     /// [`StoreError::NotADirectory`], [`StoreError::IsDirectory`], [`StoreError::PreconditionFailed`], [`StoreError::NoSpace`],
-    /// [`StoreError::ReadOnly`], [`StoreError::VolumeReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many run, a
-    /// recording's disk is none of [`Store::placements`] any more, or another upload of this name is under way where this one cannot go,
-    /// and errors of the system.
+    /// [`StoreError::ReadOnly`], [`StoreError::VolumeReadOnly`], [`StoreError::DiskFailing`], [`StoreError::Busy`] if too many
+    /// uploads run, the recording's disk has left [`Store::placements`], or another upload of this name is under way in a root
+    /// that this upload cannot use, and errors of the system.
     pub async fn begin_upload(&self, request: UploadRequest) -> Result<Upload, StoreError> {
         let (buffers, bound) = match request.class {
             UploadClass::BestEffort => (&self.0.common.uploads, None),
@@ -293,7 +294,7 @@ impl Store {
         Err(failure)
     }
 
-    /// Gives the bytes that a crash left of the upload to `path` their name before a look for such finds them.
+    /// Publishes the bytes that a crash left of the upload to `path`, before the search for leftovers reaches them.
     ///
     /// # Errors
     /// [`StoreError::NotFound`] if there are none; [`StoreError::DiskFailing`], and errors of the system.
@@ -303,14 +304,14 @@ impl Store {
             let (reply, answer) = operation::change();
             disk.post(Operation::Recover { root, path: path.clone(), reply })?;
             match disk.settle(answer).await {
-                Err(error) => failure = worse(failure, error)?,
+                Err(error) => failure = graver(failure, error)?,
                 recovered => return recovered,
             }
         }
         Err(failure)
     }
 
-    /// Bytes that the buffers of recordings can still hold.
+    /// Free bytes in the buffers of recordings.
     #[must_use]
     pub fn recording_memory(&self) -> u64 {
         let chunks = self.0.common.recordings.own_free();
@@ -332,9 +333,9 @@ impl Store {
         self.remove_from(first, path, found.kind, &precondition).await
     }
 
-    /// Removes the items that roots after the number `first` have under this name: they are hidden and must not become visible. This
-    /// comes first, so that the visible item stays as it is if that fails. A folder that a content hides stays, and so does a content
-    /// that a folder hides.
+    /// Removes the items of this name from the roots after root `first`: they are hidden and must not become visible. The
+    /// caller removes the visible item after them, so that it stays if this fails. A folder that a content hides stays, and so
+    /// does a content that a folder hides.
     async fn remove_hidden(&self, first: usize, path: &ContentPath, kind: NameKind) -> Result<(), StoreError> {
         debug_assert!(first < self.0.roots.len(), "the root with the visible item is one of them");
         for number in (first + 1..self.0.roots.len()).rev() {
@@ -395,31 +396,31 @@ impl Store {
         self.0.roots.iter().map(|(disk, root)| (&self.0.disks[*disk], *root))
     }
 
-    /// The first root that has `path`, for reading it: an earlier root that does not answer is passed over, even if it may have the name.
+    /// The first root that has `path`, for a read: an earlier root that does not answer is skipped, though it may have the name.
     async fn locate(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
         let mut failure = StoreError::NotFound;
         for (number, (disk, root)) in self.roots().enumerate() {
             match look_up(disk, root, path).await {
                 Ok(entry) => return Ok((number, entry)),
-                Err(error) => failure = worse(failure, error)?,
+                Err(error) => failure = graver(failure, error)?,
             }
         }
         Err(failure)
     }
 
-    /// The first root that has `path`, for changing it: each earlier root has answered that it does not have it.
+    /// The first root that has `path`, for a change: each earlier root has answered that it lacks the name.
     async fn locate_to_change(&self, path: &ContentPath) -> Result<(usize, Entry), StoreError> {
         let mut failure = StoreError::NotFound;
         for (number, (disk, root)) in self.roots().enumerate() {
             match look_up(disk, root, path).await {
-                Err(error) if error.is_absence() => failure = worse(failure, error)?,
+                Err(error) if error.is_absence() => failure = graver(failure, error)?,
                 outcome => return outcome.map(|entry| (number, entry)),
             }
         }
         Err(failure)
     }
 
-    /// Places that an upload may go to, the best first: disks, each with the root's number there. Not empty.
+    /// The places that an upload may go to, the best first: each is a disk and the root's number on it. Not empty.
     async fn places(&self, path: &ContentPath, part: Option<String>) -> Result<Vec<(&DiskHandle, usize)>, StoreError> {
         let Some((parent, _)) = path.split() else { return Err(StoreError::IsDirectory) };
         self.check_served(path).map_err(|_| StoreError::Forbidden(ForbiddenBy::Name))?;
@@ -444,15 +445,15 @@ impl Store {
             }
             able.push((disk, root, false));
         }
-        // The places of the folder. If no root has it, it will be made where the nearest folder above it is. A folder that
-        // only a failing disk has is not made elsewhere.
+        // The places of the folder. A folder that no root has will be made in the roots of the nearest folder above it. A
+        // folder that exists on a failing disk only is not made on another disk.
         let mut places = Vec::new();
         let mut nearest = Some(parent);
         while let Some(folder) = nearest.filter(|_| places.is_empty()) {
             for (disk, root, is_blocked) in &mut able {
                 let (root, path, part) = (*root, folder.clone(), part.clone());
                 match disk.call(|reply| StoreQuery::Space { root, path, part, reply }).await {
-                    // Right below it lies a content that has the name of a folder on the path.
+                    // Directly below this folder, a content has the name of a folder of the path.
                     Ok(_) if *is_blocked => return Err(StoreError::NotADirectory),
                     Ok(space) if disk.shared.is_relied_on() => places.push((space, (*disk, root))),
                     Ok(_) => failure = disk.shared.failing(),
@@ -490,9 +491,9 @@ async fn open_folder(disk: &DiskHandle, root: usize, path: &ContentPath) -> Resu
     disk.call(|reply| StoreQuery::Folder { root, path, reply }).await
 }
 
-/// The error to answer with if no root has the name: a root that did not answer matters more than another without the name. An error that
-/// no later root can make up for ends the search.
-fn worse(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
+/// The error to return if no root has the name: a root that did not answer outweighs a root without the name. `Err` ends the
+/// search at once, for an error that no later root can remedy.
+fn graver(so_far: StoreError, error: StoreError) -> Result<StoreError, StoreError> {
     match error {
         StoreError::NotFound => Ok(so_far),
         StoreError::NotADirectory | StoreError::DiskFailing(_) | StoreError::PartAway(_) | StoreError::RootAway(_) => {

@@ -1,4 +1,4 @@
-//! The thread of a volume that knows the names.
+//! The front thread of a volume: it has the catalogue, and performs the operations on names.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use store::shared::DiskShared;
 use store::walk::{FolderItem, ItemKind};
 use store::{ContentPath, Entry, Precondition, StoreCommon, StoreError, UploadPlace};
 
-/// Names of a folder that are given at once.
+/// Names in one page of a folder's listing.
 const PAGE_NAMES: usize = 256;
 
-/// The thread's longest sleep: operations wake it; this is for units that no reader holds any more.
+/// The thread's longest sleep. Operations wake it at once; the period frees units whose last reader has ended.
 const NAP: Duration = Duration::from_secs(1);
 
-/// A folder of a volume as it is read: its name, and the first name of the next page.
+/// Position in the listing of a folder: the folder's name, and the first name of the next page.
 #[derive(Debug)]
 struct ListedFolder {
-    /// With a slash at its end, but for the volume itself.
+    /// The folder's name with a slash at its end; empty for the volume itself.
     prefix: String,
-    /// With the prefix.
+    /// The first name of the next page, with the prefix.
     next: String,
 }
 
@@ -47,18 +47,19 @@ impl ListedFolder {
         format!("{}{below}", self.prefix)
     }
 
-    /// The same folder, read up to `next`.
+    /// The position of the same folder at `next`.
     fn at(&self, next: String) -> FolderHandle {
         Self { prefix: self.prefix.clone(), next }.handle()
     }
 
     fn handle(self) -> FolderHandle {
-        // No other name leads to a folder of a volume.
+        // A volume has no links: a folder has one name.
         FolderHandle::new(None, self)
     }
 }
 
-/// The next names of a folder, without the hidden ones of items that are not whole yet, and the name behind them; empty at the end.
+/// The next names of a folder, without the hidden names of unfinished items, and the first name of the page after; both are
+/// empty at the end.
 fn page<'a>(volume: &'a Volume, folder: &ListedFolder) -> (Vec<ListedName<'a>>, String) {
     let mut next = folder.next.clone();
     loop {
@@ -73,18 +74,18 @@ fn page<'a>(volume: &'a Volume, folder: &ListedFolder) -> (Vec<ListedName<'a>>, 
     }
 }
 
-/// See the module.
+/// The front thread's state.
 pub(crate) struct Front {
     core: SharedCore,
     common: StoreCommon,
     shared: Arc<DiskShared>,
     operations: mpsc::Receiver<Operation>,
     openers: Openers<OpenRequest>,
-    /// Uploads that continue bytes which disks still write.
+    /// Uploads to begin when disks have written the bytes that they continue.
     begins: Vec<(ContentPath, UploadTerms, ReplyTo<Begun>)>,
     seen: Option<SeenGeneration>,
     scrub: Option<ScrubFile>,
-    /// The volume, if disks that come back are filled.
+    /// The volume, if the settings say to fill disks that come back.
     filled: Option<ServedVolume>,
 }
 
@@ -102,7 +103,7 @@ impl Front {
         Self { core, common, shared, operations, openers, begins: Vec::new(), seen, scrub, filled }
     }
 
-    /// The thread's life: ends when no caller is left. The sender of an operation unparks it.
+    /// The thread's loop; ends when no caller is left. The sender of an operation unparks the thread.
     pub(crate) fn run(mut self) {
         {
             let mut core = lock(&self.core);
@@ -137,7 +138,7 @@ impl Front {
                     drop(core);
                     self.keep_seen();
                     if let Some(volume) = &self.filled {
-                        // Without a thread for it, the next turn tries again.
+                        // If no thread can be started, the next turn tries again.
                         let _ = volume.fill_returned(monotonic());
                     }
                     thread::park_timeout(NAP);
@@ -157,7 +158,7 @@ impl Front {
         }
     }
 
-    /// Breaks off uploads of clients that are gone. Chunks that these had handed over before are in the queue, and come first.
+    /// Ends the uploads of clients that are gone. Chunks that such a client had handed over are earlier in the queue, and are taken first.
     fn end_aborted(&mut self) {
         let aborted = self.shared.take_aborted();
         let before = if aborted.is_empty() { 0 } else { self.operations.len() };
@@ -210,17 +211,17 @@ impl Front {
             }
             StoreQuery::PlaceOf { path, reply, .. } => answer(reply, || {
                 let replaced_bytes = self.look_up(&path).map_or(0, |entry| entry.size);
-                // No other name leads to a folder of a volume.
+                // A volume has no links: a folder has one name.
                 Ok(UploadPlace { folders: Vec::new(), replaced_bytes })
             }),
-            // Folders need not exist before contents are put into them.
+            // A volume has no folder entries to make: a folder exists by the names of its contents.
             StoreQuery::Space { reply, .. } => answer(reply, || Ok(lock(&self.core).live.volume.free_bytes())),
         }
     }
 
-    /// Begins an upload; if disks still write the bytes that it continues, when they have.
+    /// Begins an upload; if disks still write the bytes that it continues, after they have done so.
     fn begin(&mut self, path: ContentPath, terms: UploadTerms, reply: ReplyTo<Begun>) {
-        // The upload that it continues may have ended a moment ago.
+        // The upload that this one continues may have ended just before.
         self.end_aborted();
         let mut core = lock(&self.core);
         if core.drafts.coming_to_rest().any(|upload| upload.is_continued_by(&path, &terms)) {
@@ -276,7 +277,7 @@ impl Front {
         Ok((folder.at(next), items))
     }
 
-    /// The wanted entries of the next page of a folder, as it is listed; none at the end.
+    /// The wanted entries of the next page of a folder; empty at the end.
     fn entries(
         &self,
         folder: &ListedFolder,
@@ -296,7 +297,7 @@ impl Front {
         Ok((folder.at(next), (!is_end).then_some(entries)))
     }
 
-    /// Removes the content that was met in a walk, unless another one has its name by now.
+    /// Removes a content that a walk has found, unless its name has another content now.
     fn remove(&self, folder: &FolderHandle, path: &Path, stamp: &Stamp, reply: ChangeReply<()>) {
         let mut core = lock(&self.core);
         let name = match (folder.state::<ListedFolder>(), path.to_str()) {

@@ -1,4 +1,4 @@
-//! The names in a volume that no server has open.
+//! The names in a volume that is not served.
 //!
 //! Not here: the names of a volume that is served (`core`).
 
@@ -10,7 +10,7 @@ use volume::Volume;
 use super::find::FoundDisks;
 use super::open_disk::VolumeDiskError;
 
-/// The names of a volume, as its catalogue has them at the moment.
+/// The names in a volume's catalogue when it was read.
 #[derive(Debug)]
 pub struct StoredNames(Volume);
 
@@ -18,18 +18,18 @@ impl StoredNames {
     /// Reads the catalogue of the volume on `disks`, and releases them.
     ///
     /// # Errors
-    /// They are no volume, or in use.
+    /// The disks form no volume, or are in use.
     pub fn read(disks: &[PathBuf]) -> Result<Self, VolumeDiskError> {
         FoundDisks::of(disks, Purpose::Read)?.open().map(Self)
     }
 
-    /// True if the folder of this name is there; the empty name is the volume itself.
+    /// True if the volume has a folder of this name; the empty name is the volume itself.
     #[must_use]
     pub fn has_folder(&self, name: &str) -> bool {
         self.0.is_folder(name)
     }
 
-    /// True if a content or a folder of this name is there.
+    /// True if the volume has a content or a folder of this name.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.has_folder(name) || self.0.find(name).is_some()

@@ -1,9 +1,10 @@
-//! Upkeep while streams run: a disk is filled or emptied, or every copy is read and mended, one copy at a time. While no client reads or
-//! writes, the contents read most are moved to the outer zones.
+//! Upkeep while streams run: fills or empties a disk, or reads and repairs every copy, one copy at a time. While no client
+//! reads or writes, moves the most read contents to the outer zones.
 //!
-//! Promise: reads and writes are best effort of the disks' schedules, as uploads are; only bytes that were just verified are written; the
-//! memory of one unit is used. Broken off, it is done again: copies that are right already are only read.
-//! Not here: the choice of copies to look after (crate `volume`); the time of each use of a disk (its thread, on grants).
+//! Promise: reads and writes are best-effort requests of the disks' schedules, as those of uploads are; only bytes that were
+//! just verified are written; the upkeep uses the memory of one unit. After an interruption the upkeep begins again, and only
+//! reads the copies that are right already. Not here: the choice of the copies (the crate `volume`); the time of each use of a
+//! disk (the disk's thread, on grants).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,10 +26,10 @@ use store::{OnBreak, StoreError};
 
 use super::upkeep_run::{CopyOwner, CopyStep, CopyUnderWay, CopyVerdict, EndedUpkeep, MendTask, UpkeepRun};
 
-/// Contents that are looked at without letting others at the volume.
+/// Contents that one call examines before other operations of the volume get their turn.
 const CONTENTS_PER_TURN: usize = 1_000;
 
-/// Contents and uploads, as clients use them.
+/// Clients' use of the volume: open contents and uploads.
 pub(super) struct ClientUse<'a> {
     pub(super) open: &'a mut OpenContents,
     pub(super) drafts: &'a mut Drafts<VolumeUpload, Arc<Chunk>>,
@@ -43,25 +44,25 @@ impl ClientUse<'_> {
         self.is_idle && !live.has_write_set()
     }
 
-    /// A number for the disks' threads, which no upload has.
+    /// A new number for a copy, by which the disks' threads report: no upload has it.
     fn new_number(&mut self) -> UploadId {
         UploadId(self.drafts.new_number())
     }
 }
 
-/// See the module.
+/// The upkeep of a volume. See the module.
 #[derive(Default)]
 pub(crate) struct VolumeUpkeep {
     run: Option<UpkeepRun>,
-    /// Did everything; the disks' states that it has changed are not durable yet.
+    /// An upkeep whose work is done, while the disks' states that it changed are not durable yet.
     undurable: Option<UpkeepRun>,
-    /// End of the last one.
+    /// End of the last upkeep.
     last: Option<EndedUpkeep>,
-    /// The one copy that is under way, of the upkeep or after a read found it wrong.
+    /// The copy under way, one at a time: of the upkeep, or one that a read found wrong.
     copying: Option<CopyUnderWay>,
-    /// Copies of one part, which reads found wrong.
+    /// Copies to repair: those of a part in which a read found a wrong copy.
     mending: VecDeque<MendTask>,
-    /// The recent reads of contents, and whether they have changed since contents to be moved were last chosen by them.
+    /// The recent reads of contents; `reads_changed` is true if they have changed since the last choice of contents to move.
     reads: ReadCounts,
     reads_changed: bool,
     /// Copies that were moved to other zones.
@@ -72,13 +73,13 @@ impl VolumeUpkeep {
     /// Begins an upkeep.
     ///
     /// # Errors
-    /// One is under way; too few disks would be left; the volume takes no changes.
+    /// An upkeep is under way; too few disks would be left; the volume accepts no changes.
     pub(super) fn begin(&mut self, upkeep: Upkeep, live: &mut LiveVolume) -> Result<(), UpkeepError> {
         if self.is_looked_after() {
             return Err(UpkeepError::Busy);
         }
         self.end_moves(live);
-        // It may have failed since it was put in.
+        // The disk may have failed since it was added.
         if let Upkeep::Fill(member) = upkeep
             && !live.takes_writes(member)
         {
@@ -100,17 +101,17 @@ impl VolumeUpkeep {
         Ok(())
     }
 
-    /// True if an upkeep is under way that was requested, or is needed.
+    /// True if an upkeep other than moves to other zones is under way.
     pub(super) fn is_looked_after(&self) -> bool {
         self.run.as_ref().is_some_and(|run| !run.gives_way())
     }
 
-    /// True if a disk was filled, and that is not durable yet.
+    /// True if the disk is filled, and this state is not durable yet.
     pub(super) fn is_filled_undurably(&self, member: MemberId) -> bool {
         self.undurable.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member))
     }
 
-    /// Ends moves to other zones, for a caller that needs their units: false if there are none.
+    /// Ends moves to other zones, for a caller that needs their units. False if none were under way.
     pub(super) fn end_moves(&mut self, live: &mut LiveVolume) -> bool {
         let moves = self.run.as_ref().is_some_and(UpkeepRun::gives_way);
         if moves {
@@ -127,7 +128,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// Begins to move the contents read most outwards, if no client reads or writes and there is a gain.
+    /// Begins to move the most read contents outwards, if no client reads or writes and a move would help.
     fn begin_moves(&mut self, uses: &ClientUse, live: &LiveVolume) {
         if self.run.is_some() || !self.reads_changed || !uses.is_none(live) {
             return;
@@ -139,7 +140,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// Fills a disk that stands in for a failed one.
+    /// Begins to fill a disk that waits for its copies.
     pub(super) fn fill_disks(&mut self, live: &mut LiveVolume) {
         let filling = live.volume.members().filling().next();
         if let Some(member) = filling {
@@ -154,7 +155,7 @@ impl VolumeUpkeep {
         for _ in 0..CONTENTS_PER_TURN {
             let is_idle = uses.is_none(live);
             let Some(run) = self.run.as_mut().filter(|_| self.copying.is_none()) else { return };
-            // A unit that was left is free for the next content when that is durable.
+            // A move needs the unit that the move before it left: that unit is free when the removal is durable.
             if run.gives_way() && !is_idle {
                 return;
             }
@@ -172,7 +173,7 @@ impl VolumeUpkeep {
         live.front.wake();
     }
 
-    /// Finds the copies to look after in the next part, or content.
+    /// Sets the tasks of the next part, or of the next content.
     fn next_part(&mut self, live: &mut LiveVolume) {
         let Some(run) = &mut self.run else { return };
         let Some(content) = run.content.clone().filter(|content| index(u64::from(run.next_part)) < content.parts.len())
@@ -194,7 +195,7 @@ impl VolumeUpkeep {
         let copies = std::mem::take(&mut run.copies);
         run.report.unknown += u64::from(std::mem::take(&mut run.is_unknown));
         let taken = match run.content.take() {
-            // A volume that takes no changes is scrubbed as well.
+            // A scrub continues on a volume that accepts no changes.
             Some(content) if !copies.is_empty() => live.volume.take_copies(&run.name, &content, &copies).map(|_| ()),
             _ => Ok(()),
         };
@@ -225,7 +226,7 @@ impl VolumeUpkeep {
         self.read_source(0, live);
     }
 
-    /// Reads the source of this number; there is none left to be read if that is one too many.
+    /// Reads source `number` of the copy; ends the copy if there are no more sources.
     fn read_source(&mut self, number: usize, live: &mut LiveVolume) {
         let Some(copying) = &mut self.copying else { return };
         let Some(place) = copying.task.sources.get(number).copied() else {
@@ -250,7 +251,7 @@ impl VolumeUpkeep {
         live.members.tell(place.member, Task::Read(Box::new(read)));
     }
 
-    /// The disk of the source of this number is away. A scrub looks at the other copies of the part by themselves.
+    /// Notes that the disk of source `number` is away. A scrub examines each copy of the part in a task of its own, so it ends this copy.
     fn source_away(&mut self, number: usize, live: &mut LiveVolume) {
         let Some(copying) = &mut self.copying else { return };
         let (place, is_upkeep) = (copying.task.sources[number], copying.owner == CopyOwner::Upkeep);
@@ -280,7 +281,7 @@ impl VolumeUpkeep {
                 if copying.task.new_copy.is_some() {
                     self.end_copy(CopyVerdict::Right, live);
                 } else {
-                    // A place that was wrong may be wrong again: the copy counts once it was read.
+                    // The disk may store the rewritten copy wrongly again: the copy counts when it has been read back.
                     copying.task.sources = vec![copying.task.target];
                     self.read_source(0, live);
                 }
@@ -313,8 +314,8 @@ impl VolumeUpkeep {
         live.members.tell(target.member, Task::Finish(id));
     }
 
-    /// A disk's thread could not write the copy of this number. True if it was a copy in its old place: that stays wrong, and the disk
-    /// may be good for everything else.
+    /// Notes that a disk's thread could not write the copy of this number. True if the copy was to be rewritten in its place:
+    /// it stays wrong, and the rest of the disk may be good.
     pub(super) fn could_not_mend(&mut self, id: UploadId, live: &mut LiveVolume) -> bool {
         let is_mend = self.copying.as_ref().is_some_and(|copying| copying.id == id && copying.task.new_copy.is_none());
         if is_mend {
@@ -324,7 +325,7 @@ impl VolumeUpkeep {
         is_mend
     }
 
-    /// No disk has anything to do with the copy any more.
+    /// Ends the copy under way with its verdict; no disk works on it any more.
     fn end_copy(&mut self, end: CopyVerdict, live: &mut LiveVolume) {
         let Some(copying) = self.copying.take() else { return };
         let CopyUnderWay { owner, name, content, task, was_written, away, .. } = copying;
@@ -353,7 +354,7 @@ impl VolumeUpkeep {
                 }
             }
         }
-        // A disk that is being filled lacks its copies.
+        // A missing copy on a disk that is being filled is no damage.
         let is_filled = live.volume.members().filling().any(|member| member == task.target.member);
         let is_mended = was_written && task.new_copy.is_none() && !is_filled;
         let part = task.part;
@@ -370,7 +371,7 @@ impl VolumeUpkeep {
             }
             CopyVerdict::Lost => {
                 let is_news = live.health.note_damage(&name, &content);
-                // Each viewer of the content meets it again.
+                // Damage is logged once per content, since each viewer of the content finds it again.
                 if is_news || owner == CopyOwner::Upkeep {
                     live.front.events.tell(StoreEvent::CopyLost { name, part });
                 }
@@ -378,7 +379,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// A copy that a read found wrong is written anew from another one, before anything else that is to be copied.
+    /// Begins to rewrite copies that a read found wrong from other copies, before any other copy.
     fn mend_next(&mut self, uses: &mut ClientUse, live: &mut LiveVolume) {
         while self.copying.is_none() {
             if self.mending.is_empty() {
@@ -393,7 +394,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// Begins to read all copies of these parts, and to write the wrong ones anew.
+    /// Begins to read all copies of these parts and to rewrite the wrong ones.
     pub(super) fn mend_parts(&mut self, parts: &[(String, u32)], live: &mut LiveVolume) {
         for (name, part) in parts {
             let Some(content) = live.volume.find(name).cloned() else { continue };
@@ -403,13 +404,13 @@ impl VolumeUpkeep {
         live.front.wake();
     }
 
-    /// True if copies are being mended, or wait for that.
+    /// True if copies are being repaired, or wait for repair.
     pub(super) fn is_mending(&self) -> bool {
         !self.mending.is_empty() || self.copying.is_some()
     }
 
-    /// The disk was taken out, or is only read: copies to be written to it are given up, copies that cannot be read from it are read
-    /// elsewhere.
+    /// Notes that a disk was taken out, or is only read: gives up the copies to be written to it, and reads from other disks
+    /// the copies that cannot be read from it.
     pub(super) fn leave_out(&mut self, member: MemberId, live: &mut LiveVolume) {
         let upkeep = self.run.as_ref().map(|run| run.upkeep);
         let is_read = live.volume.is_readable(member);
@@ -419,7 +420,7 @@ impl VolumeUpkeep {
         if self.undurable.as_ref().is_some_and(|run| run.upkeep == Upkeep::Fill(member)) {
             self.fail_undurable(VolumeError::PartLost, live);
         }
-        // Its number may soon be another disk's, with other contents in these units.
+        // The disk's number may pass to another disk, with other contents in these units.
         self.mending.retain(|(_, _, task)| task.target.member != member);
         let Some(copying) = &self.copying else { return };
         match copying.source {
@@ -430,21 +431,21 @@ impl VolumeUpkeep {
         live.front.wake();
     }
 
-    /// Every content was looked after: when that is durable, a disk that was filled or emptied counts as that.
+    /// Ends an upkeep that has passed all contents. When its changes are durable, a filled or emptied disk gets its new state.
     fn conclude(&mut self, uses: &mut ClientUse, live: &mut LiveVolume) {
         self.begin_write_set(live);
         let Some(run) = self.run.as_ref().filter(|_| !live.has_write_set()) else { return };
         let (upkeep, lost) = (run.upkeep, run.report.lost > 0);
-        // Resting uploads have units on a disk that leaves, and none on a filled disk.
+        // Resting uploads may have units on the emptied disk, and lack their second copies on the filled one.
         if matches!(upkeep, Upkeep::Drain(_) | Upkeep::Fill(_)) {
             uses.resting.let_go(&mut live.volume);
         }
         let left = match upkeep {
             Upkeep::Drain(_) if lost => Err(VolumeError::PartLost),
-            // Bytes that are being uploaded to it still are not lost.
+            // Wait for the uploads that still write to the disk.
             Upkeep::Drain(member) if uses.drafts.any_on(member) => return,
             Upkeep::Drain(member) => match live.volume.leave(member) {
-                // That came while it was emptied.
+                // Contents were written to the disk while it was emptied.
                 Err(VolumeError::PartLost) => return self.run.iter_mut().for_each(UpkeepRun::begin_again),
                 left => left.map(Some),
             },
@@ -478,7 +479,7 @@ impl VolumeUpkeep {
         let failed = outcome.err().map(|error| live.error(error));
         if run.gives_way() {
             self.moved_copies += run.report.written;
-            // Copies that could not be moved are not tried again before another read.
+            // Copies that could not be moved are tried again only after further reads.
             self.reads_changed &= run.report.written > 0;
             if run.report.written == 0 {
                 return;
@@ -492,7 +493,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// The result of an upkeep on a disk counts when it is durable, the catalogue on the disks that hold it from then on as well.
+    /// Reports an upkeep of a disk when the disk's state is durable, and the catalogue is durable on the disks that hold it from then on.
     pub(super) fn settle(&mut self, live: &mut LiveVolume) {
         let is_durable = !live.write_sets.has_superblocks() && live.volume.has_catalogue_in_place();
         if let Some(run) = self.undurable.take_if(|_| is_durable) {
@@ -500,7 +501,7 @@ impl VolumeUpkeep {
         }
     }
 
-    /// The result of an upkeep on a disk will not become durable.
+    /// Reports the failure of an upkeep of a disk whose new state cannot become durable.
     fn fail_undurable(&mut self, error: VolumeError, live: &mut LiveVolume) {
         if let Some(run) = self.undurable.take() {
             self.report(&run, Some(live.error(error)), live);
@@ -515,7 +516,7 @@ impl VolumeUpkeep {
         live.front.events.tell(StoreEvent::UpkeepEnded { kind: run.kind(), report: run.report.clone(), failed });
     }
 
-    /// The upkeep under way that was requested or is needed, and how far it has come.
+    /// The upkeep under way, except moves to other zones, and its progress.
     pub(super) fn under_way(&self) -> Option<(&'static str, UpkeepReport)> {
         let run = self.run.as_ref().filter(|run| !run.gives_way()).or(self.undurable.as_ref())?;
         Some((run.kind(), run.report.clone()))
@@ -531,19 +532,19 @@ impl VolumeUpkeep {
         self.moved_copies
     }
 
-    /// The volume takes no more changes.
+    /// Ends the upkeep: the volume accepts no more changes.
     pub(super) fn stop(&mut self, error: VolumeError, live: &mut LiveVolume) {
         self.end(Err(error), live);
         self.fail_undurable(error, live);
         self.copying = None;
     }
 
-    /// No grant will come any more.
+    /// Drops the upkeep: the plane has ended, and gives no more grants.
     pub(super) fn give_up(&mut self) {
         (self.run, self.undurable, self.copying) = (None, None, None);
     }
 
-    /// Checks the copy under way and the upkeep that it is of, in builds with debug assertions.
+    /// Asserts the consistency of the copy under way and its upkeep, in builds with debug assertions.
     pub(super) fn assert_sound(&self, live: &LiveVolume) {
         if let Some(CopyUnderWay { task, source, owner, was_written, .. }) = &self.copying {
             debug_assert!(source.is_none_or(|source| source < task.sources.len()), "a source of the copy is read");

@@ -1,4 +1,4 @@
-//! An upload to a volume, as its client sees it.
+//! An upload to a volume: its terms, and the answer to its client.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -8,7 +8,7 @@ use storage::uploads::RecordingTerms;
 use store::operation::{ChangeReply, UploadProgress, UploadTerms};
 use store::{ContentPath, NameTaken, OnBreak, Precondition, Published, StoreError};
 
-/// An upload.
+/// The client's side of an upload; `storage::uploads` has its writes.
 pub(super) struct VolumeUpload {
     pub(super) path: ContentPath,
     pub(super) precondition: Precondition,
@@ -19,12 +19,12 @@ pub(super) struct VolumeUpload {
     pub(super) progress: Arc<UploadProgress>,
     pub(super) reply: Option<ChangeReply<Published>>,
     pub(super) name_taken: NameTaken,
-    /// A crash left it.
+    /// True for a leftover of a crash, which has no client.
     pub(super) is_recovered: bool,
 }
 
 impl VolumeUpload {
-    /// True if an upload of these terms to this path continues its bytes.
+    /// True if an upload of these terms to this path continues the bytes of this one.
     pub(super) fn is_continued_by(&self, path: &ContentPath, terms: &UploadTerms) -> bool {
         self.path == *path && self.on_break == terms.on_break
     }

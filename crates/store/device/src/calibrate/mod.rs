@@ -1,14 +1,13 @@
-//! Calibration: measures a disk by reading from it and gives the [`DiskProfile`] that admission counts with.
+//! Calibration: measures a disk by reading from it and returns the [`DiskProfile`] by which admission counts.
 //!
-//! Promise: never writes; takes about ten seconds of a spinning disk and less of a flash drive; the same seed reads the
-//! same places. Where there is no block device or no permission, the folder's own files are read; where there are none,
-//! a conservative default is assumed; [`ProfileSource`] names the choice and its reason, and is meant to be shown.
-//! Facts that reading cannot give are assumed, with a sentence in [`Calibration::notes`]: the time of a flush (it needs
-//! a dirty cache), the write rate, and whether a flash drive's blocks were ever written (blocks never written read too
-//! fast).
-//! Not here: learning from observed service times (the schedule does that), predicting (`schedule::profile`).
+//! Promise: never writes; takes about ten seconds for a spinning disk and less for a flash drive; the same seed reads the same
+//! positions. Without a block device, or without the permission to read it, the files of the folder are read; without files, a
+//! conservative default is assumed. [`ProfileSource`] names the choice and its reason, to be shown to the user. Properties that
+//! reading cannot measure are assumed, with a sentence in [`Calibration::notes`]: the time of a flush (it needs a dirty cache),
+//! the write rate, and that the blocks of a flash drive were written before (unwritten blocks read too fast). Not here:
+//! learning from observed service times (the schedule does that), predicting (`schedule::profile`).
 //!
-//! A disk that hangs hangs this call: run it on a thread that may be abandoned.
+//! A hung disk blocks this call: run it on a thread that may be abandoned.
 
 mod disk;
 mod identity;
@@ -32,9 +31,9 @@ use measure::{MeasuredProfile, Measurement};
 /// Options of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Chooses the places that are read.
+    /// Seed of the positions that are read.
     pub seed: u64,
-    /// Time after which sampling stops; the fewest samples needed are taken even if that lasts longer (a slow disk).
+    /// Time after which sampling stops. The least number of samples is taken even if that takes longer, on a slow disk.
     pub time_max: Nanos,
 }
 
@@ -47,13 +46,13 @@ impl Default for Options {
 /// Progress of the measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CalibrationProgress {
-    /// Figure that is being measured, in words for a user.
+    /// The figure that is being measured, as text for the user.
     pub step: &'static str,
-    /// Progress in thousandths of the whole, never falling.
+    /// Progress in thousandths of the whole; never decreases.
     pub permille: u32,
 }
 
-/// Gets the progress of the measurement; `Break` ends it with [`CalibrateError::Cancelled`].
+/// Receives the progress of the measurement; `Break` ends it with [`CalibrateError::Cancelled`].
 pub type Watcher<'a> = &'a mut dyn FnMut(CalibrationProgress) -> ControlFlow<()>;
 
 /// A disk, and its profile with its source.
@@ -67,7 +66,7 @@ pub struct Calibration {
     pub profile: DiskProfile,
     /// Notes for a user about these figures, one sentence each.
     pub notes: Vec<String>,
-    /// True if another program used the disk during the measurement: it can do more.
+    /// True if another program used the disk during the measurement, so that the disk is faster than the profile.
     pub disturbed: bool,
 }
 
@@ -80,17 +79,17 @@ pub enum ProfileSource {
         /// The device.
         device: PathBuf,
     },
-    /// Measured by reading files of the folder, because the block device could not be read: zones and distances are
-    /// not known, so the slowest rate and an average access hold for all of it.
+    /// Measured by reading files of the folder, because the block device could not be read. Zones and distances are unknown, so
+    /// the profile has the slowest rate and a mean access time for the whole disk.
     Files {
         /// Number of files that were read.
         files: usize,
-        /// Reason against the block device, and the remedy.
+        /// Reason why the block device was not read, and the remedy.
         reason: String,
     },
-    /// Not measured: a conservative default.
+    /// A conservative default, without a measurement.
     Assumed {
-        /// Reason that it was not measured, and the remedy.
+        /// Reason why the disk was not measured, and the remedy.
         reason: String,
     },
 }
@@ -105,7 +104,7 @@ impl std::fmt::Display for ProfileSource {
     }
 }
 
-/// Reason that there is no calibration.
+/// Reason why there is no calibration.
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
     /// The path cannot be examined.
@@ -117,7 +116,7 @@ pub enum CalibrateError {
         #[source]
         source: std::io::Error,
     },
-    /// The watcher ended it.
+    /// The watcher cancelled the calibration.
     #[error("calibration was cancelled")]
     Cancelled,
 }
@@ -160,8 +159,8 @@ pub fn profile_of<R: Readable>(disk: &mut R, options: Options) -> Result<DiskPro
     }
 }
 
-/// The kept calibration of the disk under `target` if there is a whole one in `state`, else a new one, kept there.
-/// A calibration that was only assumed, or disturbed by others, is not kept: the reason may go away.
+/// The calibration of the disk under `target`: a measured one that is kept in `state`, else a new one, which is kept there. An
+/// assumed calibration, or one that other programs disturbed, is not kept: a later one may be better.
 ///
 /// # Errors
 /// As [`calibrate`]. That the result could not be kept is a note, not an error.
@@ -173,8 +172,7 @@ pub fn load_or_calibrate(
 ) -> Result<Calibration, CalibrateError> {
     let disk = identity::identify(target).map_err(|source| CalibrateError::Path { path: target.into(), source })?;
     let unusable = match load(state, &disk) {
-        // Figures measured through files are rough, and assumed ones are rougher: a server that may read the device by
-        // now measures again.
+        // A profile measured through files is rough. If the device can be read now, it is measured again.
         Ok(kept) if !matches!(kept.source, ProfileSource::BlockDevice { .. }) && is_readable(&disk) => None,
         Ok(kept) => return Ok(kept),
         Err(KeepError::Absent) => None,
@@ -204,7 +202,7 @@ fn is_readable(disk: &DiskIdentity) -> bool {
     disk.device.as_deref().is_some_and(|path| WholeDevice::open(path, disk).is_ok())
 }
 
-/// The profile, or the reason why the device could not be measured.
+/// Measures the block device; the inner `Err` is the reason why it could not be measured.
 fn whole_device(
     path: &Path,
     disk: &DiskIdentity,
@@ -227,7 +225,7 @@ fn whole_device(
     }
 }
 
-/// Measures by reading files of the folder, or assumes.
+/// Measures by reading files of the folder, or assumes the default.
 fn from_files(
     target: &Path,
     disk: DiskIdentity,

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Store, look_up, open_folder, worse};
+use super::{Store, graver, look_up, open_folder};
 use crate::entry::FileId;
 use crate::operation::{self, FolderHandle, Operation, StoreQuery};
 use crate::walk::{WalkError, WalkState, WalkStep, Walked, WalkedFile, WalkedKind, has_hidden_name};
@@ -51,7 +51,7 @@ impl Store {
                 }
                 // A name that is a content in an earlier root hides a directory in a later one.
                 Err(StoreError::NotADirectory) if waiting.is_empty() => return Err(StoreError::NotADirectory),
-                Err(error) if error.is_absence() => failure = worse(failure, error)?,
+                Err(error) if error.is_absence() => failure = graver(failure, error)?,
                 Err(why) => failures.push(WalkError { path: PathBuf::new(), why }),
             }
         }
