@@ -1,7 +1,8 @@
 //! One control connection: commands in their order, and their replies.
 //!
-//! Promise: nothing that came before TLS counts after it; while a transfer runs its control connection is read, so that ABOR, or its
-//! end, ends the transfer; a connection that is silent is closed. Not here: the effect on contents (`names`, `transfer`).
+//! Promise: the state from before TLS is dropped when TLS begins; during a transfer the control connection is read, so that
+//! ABOR, or the end of the connection, ends the transfer; a silent connection is closed. Not here: the effect on contents
+//! (`names`, `transfer`).
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -26,18 +27,18 @@ use crate::problem;
 use crate::shared::{FtpShared, FtpTls};
 use crate::transfer::{self, DataTransfer, StoreFrom, TransferRoute};
 
-/// From the beginning of a connection to a login.
+/// Longest time from the beginning of a connection to a login.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(60);
-/// Between two commands, as other servers have it (vsftpd's `idle_session_timeout`).
+/// Longest time between two commands, as in other servers (vsftpd's `idle_session_timeout`).
 const IDLE_TIME_MAX: Duration = Duration::from_secs(300);
-/// Wrong passwords of one connection.
+/// Wrong passwords after which a connection is closed.
 const WRONG_LOGINS_MAX: u32 = 3;
-/// Commands that wait while a transfer runs; no more are read then.
+/// Commands that may wait during a transfer; then no more are read.
 const WAITING_MAX: usize = 16;
-/// Ports below it belong to services of other kinds (RFC 2577 §3).
+/// Least port of a client's data connection: lower ports belong to other services (RFC 2577 §3).
 const CLIENT_PORT_MIN: u16 = 1024;
 
-/// Serves a connection to its end: that of the client `peer`, which came from `socket_peer`.
+/// Serves the connection of the client `peer` to its end; `socket_peer` is the other end of the socket, perhaps a proxy.
 pub(crate) async fn serve(
     shared: Arc<FtpShared>,
     stream: TcpStream,
@@ -76,7 +77,7 @@ pub(crate) async fn serve(
 struct FtpSession {
     shared: Arc<FtpShared>,
     client: FtpClient,
-    /// The name of its viewer.
+    /// The viewer of its transfers.
     viewer: String,
     is_sealed: bool,
     login: LoginState,
@@ -90,7 +91,7 @@ struct FtpSession {
     rest: u64,
     rename_from: Option<ContentPath>,
     rate: Option<BitRate>,
-    /// Commands that came while a transfer ran.
+    /// Commands received during a transfer.
     waiting: VecDeque<Result<FtpCommand, CommandError>>,
 }
 
@@ -113,7 +114,7 @@ enum FtpAnswer {
 
 impl FtpSession {
     fn new(shared: &Arc<FtpShared>, (ends, socket_peer): (Client, IpAddr), peer: SocketAddr, is_sealed: bool) -> Self {
-        // No other client can guess it.
+        // A name that other clients cannot guess.
         let viewer = format!("ftp {:016x}", shared.service.hash(("ftp", peer, shared.next_number())));
         Self {
             shared: Arc::clone(shared),
@@ -133,7 +134,7 @@ impl FtpSession {
         }
     }
 
-    /// Answers commands until the connection ends, or TLS is to begin: then true.
+    /// Answers commands until the connection ends (false) or TLS must begin (true).
     async fn converse<S: Duplex>(&mut self, control: &mut ControlStream<S>) -> bool {
         loop {
             let command = match self.next(control).await {
@@ -149,7 +150,7 @@ impl FtpSession {
                 Ok(command) => self.answer(command).await.unwrap_or_else(FtpAnswer::Reply),
                 Err(error) => FtpAnswer::Reply(problem::of_command(&error)),
             };
-            let (code, bytes, goes_on) = match answer {
+            let (code, bytes, is_open) = match answer {
                 FtpAnswer::Reply(reply) => (reply.code(), 0, control.reply(&reply).await),
                 FtpAnswer::Transfer(transfer) => self.carry(control, transfer).await,
                 FtpAnswer::Seal(reply) => return control.reply(&reply).await.is_some(),
@@ -158,13 +159,13 @@ impl FtpSession {
             if let Some(request) = request {
                 self.client.note(request, (code, bytes));
             }
-            if goes_on.is_none() {
+            if is_open.is_none() {
                 return false;
             }
         }
     }
 
-    /// The command as the access log has it, if it is about a content, a folder or a user.
+    /// The command's line for the access log, if it names a content, a folder or a user.
     fn request(&self, command: &FtpCommand) -> Option<String> {
         match (command, &self.login) {
             (FtpCommand::Pass(_), LoginState::Named { name, .. }) => Some(format!("USER {name} FTP")),
@@ -175,7 +176,7 @@ impl FtpSession {
         }
     }
 
-    /// The next command; none: the connection has ended.
+    /// The next command; `None`: the connection has ended.
     ///
     /// # Errors
     /// The reply before the connection is closed.
@@ -191,12 +192,13 @@ impl FtpSession {
             biased;
             () = self.shared.drains() => Err(FtpReply::new(421, "the server is about to stop")),
             command = timeout_at(until, control.next()) => {
-                command.map_err(|_| FtpReply::new(421, "nothing came for too long"))
+                command.map_err(|_| FtpReply::new(421, "the connection was idle for too long"))
             }
         }
     }
 
-    /// Carries a transfer, and answers its end: its code, the bytes carried, and none if the connection has ended.
+    /// Runs a transfer and replies at its end. Returns the reply's code, the bytes transferred, and `None` if the control
+    /// connection has ended.
     async fn carry<S: Duplex>(
         &mut self,
         control: &mut ControlStream<S>,
@@ -214,11 +216,11 @@ impl FtpSession {
             upload_idle_max: settings.upload_idle_max,
             carried: &carried,
         };
-        let mut goes_on = control.reply(&FtpReply::new(150, "the data connection is used now")).await;
-        // In a box of its own, so that an idle connection has no room for it.
+        let mut is_open = control.reply(&FtpReply::new(150, "the transfer begins on the data connection")).await;
+        // Boxed, so that an idle connection does not hold memory for it.
         let mut running = Box::pin(transfer.run(&self.client, way, route));
         let ended = loop {
-            if goes_on.is_none() {
+            if is_open.is_none() {
                 break None;
             }
             tokio::select! {
@@ -226,22 +228,22 @@ impl FtpSession {
                 command = control.next(), if self.waiting.len() < WAITING_MAX => match command {
                     Some(Ok(FtpCommand::Abor)) => break None,
                     Some(other) => self.waiting.push_back(other),
-                    None => goes_on = None,
+                    None => is_open = None,
                 },
                 reply = &mut running => break Some(reply),
             }
         };
-        // It is over before the client is answered.
+        // The transfer is dropped before the reply is sent.
         drop(running);
         let is_aborted = ended.is_none();
         let reply = ended.unwrap_or_else(|| FtpReply::new(426, "the transfer was aborted"));
-        if goes_on.is_some() {
-            goes_on = control.reply(&reply).await;
+        if is_open.is_some() {
+            is_open = control.reply(&reply).await;
         }
-        if is_aborted && goes_on.is_some() {
-            goes_on = control.reply(&FtpReply::new(226, "it is over")).await;
+        if is_aborted && is_open.is_some() {
+            is_open = control.reply(&FtpReply::new(226, "the transfer has ended")).await;
         }
-        (reply.code(), carried.into_inner(), goes_on)
+        (reply.code(), carried.into_inner(), is_open)
     }
 
     /// Answers a command.
@@ -251,7 +253,7 @@ impl FtpSession {
     async fn answer(&mut self, command: FtpCommand) -> Result<FtpAnswer, FtpReply> {
         self.check_order(&command)?;
         let rename_from = self.rename_from.take();
-        // Clients agree on the data connection between `REST` and the transfer.
+        // Commands for the data connection may come between `REST` and the transfer.
         let rest = if command.is_transfer() { std::mem::take(&mut self.rest) } else { self.rest };
         let reply = |code, text: &str| Ok(FtpAnswer::Reply(FtpReply::new(code, text)));
         match command {
@@ -269,14 +271,14 @@ impl FtpSession {
             FtpCommand::OptsUtf8 => reply(200, "names are UTF-8"),
             FtpCommand::OptsMlst => reply(200, "MLST OPTS type;size;modify;"),
             FtpCommand::Type | FtpCommand::Stru | FtpCommand::Mode => reply(200, "contents are sent as they are"),
-            FtpCommand::Allo => reply(202, "no room is taken before an upload"),
+            FtpCommand::Allo => reply(202, "room is reserved by the upload itself"),
             FtpCommand::Abor => {
                 self.way = None;
-                reply(226, "nothing is under way")
+                reply(226, "no transfer is under way")
             }
             FtpCommand::Rest(byte) => {
                 self.rest = byte;
-                reply(350, "the next transfer begins there")
+                reply(350, "the next transfer begins at that offset")
             }
             FtpCommand::SiteRate(rate) => Ok(FtpAnswer::Reply(self.pace(rate))),
             FtpCommand::Port(address) => self.active(address).map(FtpAnswer::Reply),
@@ -304,7 +306,7 @@ impl FtpSession {
         let path = |name: &str| resolve(&self.folder, name);
         let client = &self.client;
         match command {
-            FtpCommand::Pwd => Ok(FtpReply::new(257, format!("{} is the folder", names::quoted(&self.folder)))),
+            FtpCommand::Pwd => Ok(FtpReply::new(257, format!("{} is the current folder", names::quoted(&self.folder)))),
             FtpCommand::Cwd(name) => self.go_to(&name).await,
             FtpCommand::Cdup => self.go_to("..").await,
             FtpCommand::Mkd(name) => names::make_folder(client, &path(&name)?).await,
@@ -364,7 +366,7 @@ impl FtpSession {
             LoginState::Done => return Err(FtpReply::new(530, "this connection has a login already")),
         };
         self.login = LoginState::Named { name, wrong };
-        Ok(FtpAnswer::Reply(FtpReply::new(331, "the password, please")))
+        Ok(FtpAnswer::Reply(FtpReply::new(331, "send the password")))
     }
 
     async fn log_in(&mut self, password: &str) -> Result<FtpAnswer, FtpReply> {
@@ -389,7 +391,7 @@ impl FtpSession {
             return Err(FtpReply::new(503, "this connection is sealed already"));
         }
         if self.shared.acceptor.is_none() || self.shared.settings().tls == FtpTls::Off {
-            return Err(FtpReply::new(502, "there is no TLS here"));
+            return Err(FtpReply::new(502, "this server has no TLS"));
         }
         Ok(FtpAnswer::Seal(FtpReply::new(234, "TLS begins")))
     }
@@ -420,8 +422,8 @@ impl FtpSession {
     fn pace(&mut self, rate: Option<BitRate>) -> FtpReply {
         self.rate = rate;
         match rate {
-            Some(rate) => FtpReply::new(200, format!("downloads have {rate}, or are refused")),
-            None => FtpReply::new(200, "downloads have the rate of their folder, or what is left over"),
+            Some(rate) => FtpReply::new(200, format!("each download gets {rate}, or is refused")),
+            None => FtpReply::new(200, "downloads get the rate of their folder, or best effort"),
         }
     }
 
@@ -431,7 +433,7 @@ impl FtpSession {
             return Err(FtpReply::new(504, "data connections go to the client itself, from port 1024 on"));
         }
         self.way = Some(DataWay::Active(address));
-        Ok(FtpReply::new(200, "data connections go there"))
+        Ok(FtpReply::new(200, "data connections go to that address"))
     }
 
     fn passive(&mut self) -> Result<FtpReply, FtpReply> {
@@ -451,7 +453,7 @@ impl FtpSession {
         match kind {
             EpsvKind::All => {
                 self.only_epsv = true;
-                Ok(FtpReply::new(200, "EPSV alone, from now on"))
+                Ok(FtpReply::new(200, "only EPSV is accepted from now on"))
             }
             EpsvKind::Kind(kind) if kind != own => {
                 Err(FtpReply::new(522, format!("this connection's kind of address is ({own})")))
@@ -467,7 +469,7 @@ impl FtpSession {
         if self.only_epsv { Err(FtpReply::new(503, "EPSV ALL was sent")) } else { Ok(()) }
     }
 
-    /// Opens a passive port in place of the one before.
+    /// Opens a passive port, and closes the one before.
     fn listen(&mut self) -> Result<u16, FtpReply> {
         self.way = None;
         let settings = self.shared.settings();
@@ -483,7 +485,7 @@ impl FtpSession {
         let path = resolve(&self.folder, name)?;
         names::enter(&self.client, &path).await?;
         self.folder = path;
-        Ok(FtpReply::new(250, "this is the folder now"))
+        Ok(FtpReply::new(250, "the folder is changed"))
     }
 
     async fn store(&self, name: &str, from: StoreFrom) -> Result<FtpAnswer, FtpReply> {

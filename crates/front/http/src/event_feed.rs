@@ -1,8 +1,9 @@
-//! `GET /api/v1/events`: the latest events, or all that happen from now on as server-sent events (HTML Living Standard, 9.2) where
-//! `Accept` wants those; likewise the figures of every second (`GET /api/v1/live`).
+//! `GET /api/v1/events`: the latest events, or, if `Accept` asks for server-sent events (HTML Living Standard, 9.2), each event
+//! as it occurs. `GET /api/v1/live` sends the figures of every second in the same way.
 //!
-//! Promise: a client that takes nothing loses its connection; a slow one misses events, and the gap shows in their `id`; with
-//! `Last-Event-ID` it gets the kept events since that one. Not here: the events themselves (`service::events`), figures (`live`).
+//! Promise: a client that takes no bytes loses its connection; a slow client misses events, and the gap shows in their `id`;
+//! with `Last-Event-ID` a client gets the kept events after that one. Not here: the events themselves (`service::events`),
+//! figures (`live`).
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::{live, login};
 const PATH: &str = "/api/v1/events";
 const MEDIA_TYPE: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Period of the comments that show, while no event happens, whether the client is there (the standard suggests 15 s).
+/// Period of the comments that are sent while there are no events, to detect that a client is gone (the standard suggests 15 s).
 const COMMENT_PERIOD: Duration = Duration::from_secs(15);
 
 /// The latest events as a JSON array, the oldest first.
@@ -35,7 +36,7 @@ pub(crate) fn latest(events: &RecentEvents, permit: &Permit<ToObserve>) -> Reply
     Reply::with_body(StatusCode::OK, "application/json", format!("[{}]", lines.join(",")))
 }
 
-/// True for a request of events, or of live figures, that wants them as they come.
+/// True for a request of events, or of live figures, as a stream of server-sent events.
 pub(crate) fn is_follow_request(head: &RequestHead) -> bool {
     head.method == Method::GET
         && matches!(head.path.as_str(), PATH | live::PATH)
@@ -52,7 +53,8 @@ pub(crate) async fn begin(exchange: &Exchange) -> Result<(Permit<ToObserve>, Rep
     Ok((permit, Reply::with_body(StatusCode::OK, MEDIA_TYPE, Bytes::new()).field(CACHE_CONTROL, "no-store")))
 }
 
-/// Sends events as they come, until the server drains or the right is taken back, which is an event itself; none if the client is gone.
+/// Sends events as they occur, until the server drains or the client loses the right, which is an event itself; `None` if the
+/// client is gone.
 pub(crate) async fn follow(
     exchange: &Exchange,
     permit: &Permit<ToObserve>,
@@ -63,10 +65,10 @@ pub(crate) async fn follow(
     let mut draining = exchange.shared.draining.clone();
     let seen = exchange.head.headers.get(LAST_EVENT_ID).and_then(|id| id.to_str().ok()?.trim().parse().ok());
     let mut seen = seen.unwrap_or(*last.borrow_and_update());
-    // The head goes out with the first bytes, also when nothing happens.
+    // The head is sent with the first bytes, so send some even if no event occurs.
     response.write(Bytes::from_static(b": events\n\n")).await?;
     loop {
-        // Read before the events: so the last of them, the beginning of the drain, is sent before the loop ends.
+        // Read before the events, so that the last event, the beginning of the drain, is sent before the loop ends.
         let ends = *draining.borrow_and_update();
         if !exchange.shared.service.is_in_force(permit) {
             return response.finish().await;
@@ -89,7 +91,7 @@ pub(crate) async fn follow(
     }
 }
 
-/// Sends the figures of every second until the server drains or the right is taken back; none if the client is gone.
+/// Sends the figures of every second until the server drains or the client loses the right; `None` if the client is gone.
 pub(crate) async fn follow_figures(
     exchange: &Exchange,
     permit: &Permit<ToObserve>,

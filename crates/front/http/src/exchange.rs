@@ -1,4 +1,4 @@
-//! One request and the inputs of its answer: its head, the two addresses, the state that all connections share.
+//! One request and the inputs of its answer: the head, the addresses of both ends, the state that all connections share.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -26,14 +26,14 @@ use crate::{cors, problem};
 pub(crate) struct Exchange {
     pub(crate) shared: Arc<Shared>,
     pub(crate) head: RequestHead,
-    /// The client: the other end of the connection, or the one for which a trusted proxy there speaks.
+    /// Address of the client: the peer of the connection, or the client that a trusted proxy names.
     pub(crate) peer: SocketAddr,
-    /// The other end of the connection.
+    /// Address of the connection's peer: the client, or a proxy.
     pub(crate) socket_peer: IpAddr,
     pub(crate) local: SocketAddr,
-    /// It came by TLS, if only to a trusted proxy.
+    /// The client sent the request over TLS, to this server or to a trusted proxy.
     pub(crate) is_sealed: bool,
-    /// The account or link that the request logged in by.
+    /// The account or link by which the request is authorized.
     user: OnceLock<String>,
 }
 
@@ -50,7 +50,7 @@ impl Exchange {
         Self { shared, head, peer, socket_peer: socket.ip(), local, is_sealed, user: OnceLock::new() }
     }
 
-    /// The fields that every answer has: for pages of other origins, and for browsers that are to use TLS only (RFC 6797 §7).
+    /// The header fields of every answer: CORS, and HSTS (RFC 6797 §7).
     pub(crate) fn fields(&self) -> Vec<(HeaderName, String)> {
         let config = self.shared.config();
         let mut fields = cors::fields(&config, &self.head);
@@ -60,7 +60,7 @@ impl Exchange {
         fields
     }
 
-    /// Adds them to a reply.
+    /// Adds [`Self::fields`] to a reply.
     pub(crate) fn add_fields(&self, reply: &mut Reply) {
         for (name, value) in self.fields() {
             match reply.fields.iter_mut().find(|(known, _)| *known == name && name == VARY) {
@@ -77,7 +77,7 @@ impl Exchange {
         }
     }
 
-    /// The account or link that the request logged in by.
+    /// The account or link by which the request is authorized.
     pub(crate) fn user(&self) -> Option<&str> {
         self.user.get().map(String::as_str)
     }
@@ -97,7 +97,7 @@ impl Exchange {
         Client { address: self.peer.ip(), local: self.local.ip(), is_proxy }
     }
 
-    /// True if the client wants a page more than a problem, as a browser does that opens an address.
+    /// True if the client prefers HTML to a problem document, as a browser does for an address that its user opens.
     fn prefers_page(&self) -> bool {
         let accept = joined(&self.head.headers, &ACCEPT).unwrap_or_default();
         quality(&accept, "text/html") > quality(&accept, PROBLEM)
@@ -114,7 +114,7 @@ impl Exchange {
         if reserved.is_none() {
             reply = problem::busy();
         }
-        // Firefox shows its user nothing of a problem's media type.
+        // Firefox does not display a body of the media type of problems.
         if (reply.status.is_client_error() || reply.status.is_server_error()) && self.prefers_page() {
             reply = reply.into_plain_text();
         }
@@ -134,7 +134,8 @@ impl Exchange {
         back
     }
 
-    /// Writes a reply and makes its body piece by piece as the client takes it. Returns how many bytes of the body it took.
+    /// Writes a reply whose body is made piece by piece while the client takes it. Returns the socket if the connection stays
+    /// open, and the number of body bytes written.
     async fn answer_in_pieces(&self, mut stream: ClientStream, mut reply: Reply) -> (Option<ClientStream>, u64) {
         let framing = Framing::of(None, self.head.version);
         let after = framing.after(&self.head);
@@ -161,7 +162,7 @@ impl Exchange {
         (back, sent)
     }
 
-    /// Writes a head that is followed by nothing.
+    /// Writes a head without a body.
     pub(crate) async fn send_head(
         &self,
         mut stream: ClientStream,

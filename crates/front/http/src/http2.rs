@@ -1,8 +1,9 @@
-//! HTTP/2: a sealed connection whose requests are framed by hyper, each answered by itself.
+//! HTTP/2 over TLS: hyper frames the requests of a connection, and each request is answered by a task of its own.
 //!
-//! Promise: the same answers as over HTTP/1.1. A rated body comes out of a pipe that the data plane paces; it is taken as its client's
-//! windows allow, so a slow stream holds up no other. Streams, windows and heads of a connection are bounded; a client that resets
-//! streams or sends frames for nothing loses its connection (hyper, `frame_limit`). Not here: the answers. See decisions/0069.
+//! Promise: the same answers as over HTTP/1.1. A body with a rate comes from a pipe that the data plane paces, and is read as
+//! the client's flow-control windows allow, so that a slow stream does not delay others. Streams, windows and heads of a
+//! connection are bounded; a client that resets many streams or sends useless frames loses its connection (hyper,
+//! `frame_limit`). Not here: the answers. See decisions/0069.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -41,15 +42,15 @@ use crate::shared::Shared;
 use crate::streamed::PieceSink;
 use crate::{hosts, problem, router};
 
-/// Requests of a connection at once.
+/// Most concurrent requests of a connection.
 const STREAMS_MAX: u32 = 100;
-/// Bytes of bodies that a client may send before they are taken: of a stream, and of all of a connection.
+/// Bytes of bodies that a client may send before they are read: per stream, and per connection.
 const WINDOW_BYTES: u32 = 128 * 1024;
-/// Bytes of a body that wait for the client's window.
+/// Bytes of a body that may wait for the client's window.
 const SEND_BYTES_MAX: usize = 64 * 1024;
-/// Streams that a client reset before they were served.
+/// Most streams that a client may reset before they are served.
 const RESETS_MAX: usize = 20;
-/// Period of pings while requests run, and time for the answer.
+/// Period of pings while requests run, and longest wait for their answers.
 const PING_PERIOD: Duration = Duration::from_secs(20);
 
 /// Serves a connection to its end.
@@ -87,13 +88,13 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TlsStream, peer: SocketAd
 /// Requests of a connection.
 #[derive(Debug, Default)]
 struct RequestCount {
-    /// Those that run.
+    /// Number of running requests.
     running: AtomicU64,
-    /// Those that began.
+    /// Number of requests that began.
     begun: AtomicU64,
 }
 
-/// A request that runs, until this is dropped.
+/// Counts a request as running until this is dropped.
 #[derive(Debug)]
 struct RunningRequest(Arc<RequestCount>);
 
@@ -104,7 +105,7 @@ impl RequestCount {
         RunningRequest(Arc::clone(this))
     }
 
-    /// Ready when no request ran for a whole period of `span`.
+    /// Completes when no request ran for a whole period of `span`.
     async fn idle_for(&self, span: Duration) {
         loop {
             let begun = self.begun.load(Ordering::Relaxed);
@@ -154,7 +155,8 @@ async fn respond(
     whole(&exchange, responded.unwrap_or_else(|reply| reply), running)
 }
 
-/// Drops the rest of a body after its answer. A body that is let go resets its stream, and curl 7.88, which still sends, loses the answer.
+/// Reads and drops the rest of a body after its answer. Dropping the body instead would reset the stream, and curl 7.88, which
+/// is still sending, would lose the answer.
 async fn linger(exchange: Arc<Exchange>, mut body: RequestBody<'static>) {
     let rest = async { while let Ok(Some(_)) = body.next().await {} };
     tokio::select! {
@@ -163,7 +165,7 @@ async fn linger(exchange: Arc<Exchange>, mut body: RequestBody<'static>) {
     }
 }
 
-/// The request as all of this front end knows it.
+/// Converts the request to the front end's [`Exchange`].
 fn head_of(request: Request<Incoming>) -> Result<(RequestHead, Incoming), Reply> {
     let (parts, frames) = request.into_parts();
     let mut headers = parts.headers;
@@ -192,7 +194,7 @@ fn head_of(request: Request<Incoming>) -> Result<(RequestHead, Incoming), Reply>
     Ok((head, frames))
 }
 
-/// A complete reply.
+/// Sends a complete reply.
 fn whole(exchange: &Exchange, mut reply: Reply, running: RunningRequest) -> Response<FramedBody> {
     let held = exchange.shared.memory.reserve(reply.body.len());
     if held.is_none() {
@@ -249,7 +251,7 @@ async fn read_content(exchange: &Arc<Exchange>, running: RunningRequest) -> Resp
     response(plan.status, head, (source, None, running))
 }
 
-/// Passes on the bytes of a pipe, and logs the request.
+/// Sends the bytes of a pipe, and logs the request.
 async fn send(
     exchange: Arc<Exchange>,
     status: StatusCode,
@@ -302,7 +304,7 @@ struct FramedBody {
 enum BodySource {
     Whole(Option<Bytes>),
     Pieces(Option<Bytes>, Pieces),
-    /// None marks the end: a sender that is gone before has broken off.
+    /// `None` marks the end: if the sender is dropped before, the body has broken off.
     Sent(mpsc::Receiver<Option<Bytes>>),
 }
 
@@ -332,17 +334,17 @@ impl Body for FramedBody {
     }
 }
 
-/// The other end of a body that is sent as it comes.
+/// The sender of a body whose bytes are sent as they come.
 struct FrameSink {
     pieces: mpsc::Sender<Option<Bytes>>,
     stall_max: Duration,
-    /// Bytes of the body taken so far.
+    /// Body bytes passed on so far.
     body_bytes: u64,
 }
 
 impl FrameSink {
     fn new(exchange: &Exchange) -> (Self, BodySource) {
-        // One waits here, one in hyper, and the pipe is full: this is the memory of each stream.
+        // The memory of a stream: one piece waits here, one in hyper, and the pipe is full.
         let (pieces, taken) = mpsc::channel(1);
         let stall_max = exchange.shared.config().stall_max;
         (Self { pieces, stall_max, body_bytes: 0 }, BodySource::Sent(taken))

@@ -1,8 +1,8 @@
-//! A response that we write as its body comes.
+//! A response that is written while its body arrives.
 //!
-//! Promise: the head leaves with the first bytes; a client that takes nothing for too long is given up; a response that
-//! breaks off, or is dropped, is never taken for a whole one; there are never more bytes of a body than its head says.
-//! Not here: the fields of the head.
+//! Promise: the head is sent with the first bytes of the body. The connection of a client that takes no bytes for `stall_max`
+//! is closed. A client can tell a response that breaks off, or is dropped, from a whole one. A body is never longer than its
+//! head says. Not here: the fields of the head.
 
 use std::future::Future;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::client_stream::ClientStream;
 use crate::message::head::{HttpVersion, RequestHead};
 use crate::message::reply::After;
 
-/// The mark by which the client finds the end of the body.
+/// The way by which the client finds the end of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// By its length, which the head says.
@@ -50,35 +50,35 @@ impl Framing {
 
 /// A receiver of the pieces of a body.
 pub(crate) trait PieceSink {
-    /// Takes a piece; none if the client is gone, or the body is longer than its head says.
+    /// Sends a piece; `None` if the client is gone, or the body is longer than its head says.
     fn write(&mut self, piece: Bytes) -> impl Future<Output = Option<()>> + Send;
 
-    /// Ends the body; none if the client is gone, or the body is shorter than its head says.
+    /// Ends the body; `None` if the client is gone, or the body is shorter than its head says.
     fn finish(&mut self) -> impl Future<Output = Option<()>> + Send;
 }
 
 /// A response over HTTP/1.
 pub(crate) struct Streamed {
     socket: ClientStream,
-    /// Empty once it is on its way.
+    /// The head that is still to be sent; empty after that.
     head: Bytes,
     framing: Framing,
     stall_max: Duration,
-    /// Bytes of the body taken so far, without framing.
+    /// Body bytes written so far, without framing.
     body_bytes: u64,
 }
 
 impl Streamed {
-    /// A response of which nothing went out yet. `head` is all of it up to the empty line.
+    /// A response of which no byte has been sent. `head` includes the empty line at its end.
     pub(crate) fn new(socket: ClientStream, head: Vec<u8>, framing: Framing, stall_max: Duration) -> Self {
         if framing == Framing::UntilClose {
-            // Until it is whole: only a reset differs from the proper end, also where it is dropped.
+            // Dropping the socket resets the connection until the response is whole: the client can tell only a reset from a proper end.
             let _ = socket.reset_on_drop(true);
         }
         Self { socket, head: head.into(), framing, stall_max, body_bytes: 0 }
     }
 
-    /// Bytes of the body taken so far, without framing.
+    /// Body bytes written so far, without framing.
     pub(crate) const fn body_bytes(&self) -> u64 {
         self.body_bytes
     }

@@ -1,7 +1,7 @@
-//! Uploads that continue after they broke off, by the protocol tus 1.0 at `/upload/`.
+//! Resumable uploads by the protocol tus 1.0, at `/upload/`.
 //!
-//! Promise: the offset that an answer has is that of durable bytes; a checksum is verified before bytes count. Not here: the uploads
-//! (`service::resumable`), the right to write (`login`).
+//! Promise: an answer has the offset of the durable bytes; bytes count only after their checksum was verified. Not here: the
+//! uploads (`service::resumable`), the right to write (`login`).
 
 use std::time::SystemTime;
 
@@ -64,7 +64,7 @@ fn options(exchange: &Exchange) -> Reply {
         .field(TUS_CHECKSUMS, "md5,sha1,sha256,sha512")
 }
 
-/// The method; of a client that can only POST, the method that it means.
+/// The method of a request, from `X-HTTP-Method-Override` if the client can only send POST.
 fn method(head: &RequestHead) -> &str {
     match text(head, "x-http-method-override").filter(|_| head.method == Method::POST) {
         Some(meant @ ("PATCH" | "DELETE" | "HEAD")) => meant,
@@ -110,7 +110,7 @@ async fn create(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply
     if text(head, CONTENT_TYPE.as_str()) == Some(OFFSET_BYTES) && head.body != BodyFraming::Length(0) {
         let whole = AppendedBody { permit: &permit, id: &state.id, offset: 0, checks, completes: false };
         let appended = append(exchange, body, whole).await;
-        // The upload exists: its missing bytes can still be sent.
+        // The upload exists already, so its missing bytes can still be sent.
         let offset = appended.map_or(0, |appended| appended.offset);
         reply = reply.field(UPLOAD_OFFSET, offset.to_string());
     }
@@ -163,7 +163,7 @@ async fn patch(exchange: &Exchange, body: &mut RequestBody<'_>) -> Result<Reply,
         .field(UPLOAD_EXPIRES, httpdate::fmt_http_date(expires)))
 }
 
-/// The role of an upload in another one.
+/// The role of an upload in a concatenation.
 fn role(head: &RequestHead) -> Result<UploadRole, Reply> {
     let concat = text(head, "upload-concat").map(UploadConcat::parse).transpose();
     Ok(match concat.map_err(Reply::malformed)? {
@@ -173,7 +173,7 @@ fn role(head: &RequestHead) -> Result<UploadRole, Reply> {
     })
 }
 
-/// The content that the metadata name.
+/// The content that the metadata names.
 fn named(metadata: &UploadMetadata) -> Result<Option<ContentPath>, Reply> {
     let path = metadata.path.as_deref().map(ContentPath::parse).transpose();
     match path.map_err(|_| Reply::malformed("`path` of `Upload-Metadata` is no path of a content"))? {

@@ -1,7 +1,7 @@
-//! The database file: opened, checked, brought to this version's tables.
+//! The database file: opens it, checks it, and migrates it to this version's tables.
 //!
-//! Promise: the file is readable by its owner only, and owned by the owner of its folder; each fault is an error of its own, with the
-//! remedy; a database of a newer version is not touched. Not here: changes (`apply`), entries (`entries`).
+//! Promise: the file is readable by its owner only, and owned by the owner of its folder; each fault has an error of its own,
+//! with the remedy; a database of a newer version is not changed. Not here: changes (`apply`), entries (`entries`).
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -20,7 +20,7 @@ const APPLICATION: i32 = 0x6973_6f63;
 /// Longest wait for another program that changes the database.
 const BUSY_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Steps from one version of the tables to the next; `PRAGMA user_version` is the number of those made.
+/// Migrations from one version of the tables to the next; `PRAGMA user_version` is the number of the steps that were made.
 const MIGRATIONS: [&str; 6] = [
     "
     CREATE TABLE account (
@@ -94,22 +94,22 @@ pub enum DatabaseError {
     /// The file or its folder cannot be made or opened.
     #[error("cannot open the accounts in {0}: {1}")]
     Open(String, io::Error),
-    /// The file of a copy cannot be made: one of its name is there, for example.
+    /// The file of a copy cannot be made, for example because it exists.
     #[error("cannot write the copy {0}: {1}")]
     Copy(String, io::Error),
-    /// Another program holds it.
+    /// Another program holds a lock of the database.
     #[error("another program has held the accounts in {0} for 5 s: end it, and try again")]
     Locked(String),
     /// Its disk is full.
     #[error("the disk of {0} is full: nothing was changed; make room and try again")]
     Full(String),
-    /// Its bytes are no database, or contradict each other.
+    /// The file is no database, or is damaged.
     #[error(
         "the accounts in {0} are damaged ({1}): put a backup in its place (`isocast state backup` makes them), or move it away and \
          make the accounts anew"
     )]
     Damaged(String, String),
-    /// A later version of this program made it.
+    /// A newer version of this program made the database.
     #[error(
         "the accounts in {path} are of a newer version of isocast ({theirs}; this one knows {ours}): use that version"
     )]
@@ -118,22 +118,22 @@ pub enum DatabaseError {
         path: String,
         /// Its version.
         theirs: u32,
-        /// The newest that this program knows.
+        /// The newest version that this program supports.
         ours: u32,
     },
-    /// Another program's database.
+    /// The file is the database of another program.
     #[error("{0} is a database of another program: move it away")]
     Foreign(String),
-    /// Anything else.
+    /// Any other error.
     #[error("the accounts in {0} cannot be used: {1}")]
     Other(String, #[source] rusqlite::Error),
 }
 
 impl Database {
-    /// Opens the database in the state folder; makes both if they are not there.
+    /// Opens the database in the state folder; makes both if they do not exist.
     ///
     /// # Errors
-    /// Why it cannot be used.
+    /// The reason why the database cannot be used.
     pub fn open(state: &Path) -> Result<Self, DatabaseError> {
         let path = state.join(FILE);
         make_file(state, &path).map_err(|error| DatabaseError::Open(shown(&path), error))?;
@@ -144,7 +144,7 @@ impl Database {
         Ok(database)
     }
 
-    /// True if the file is there without a byte: it was emptied, or its first writer was cut off. It is a new database when it is opened.
+    /// True if the file exists and is empty: it was emptied, or its first writer was interrupted. Opening it makes a new database.
     #[must_use]
     pub fn is_emptied(state: &Path) -> bool {
         fs::metadata(state.join(FILE)).is_ok_and(|facts| facts.len() == 0)
@@ -177,7 +177,7 @@ impl Database {
         Ok(())
     }
 
-    /// Looks for damage.
+    /// Checks the database for damage.
     fn check(&self) -> Result<(), DatabaseError> {
         let said: String =
             self.with_shared(|connection| connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;
@@ -187,7 +187,7 @@ impl Database {
     fn migrate(&mut self) -> Result<(), DatabaseError> {
         self.with(|connection| {
             let changes = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            // Another program may have made them meanwhile.
+            // Another program may have made the steps since the check.
             let made: u32 = changes.query_row("PRAGMA user_version", [], |row| row.get(0))?;
             for (_, step) in (0..).zip(MIGRATIONS).filter(|(number, _)| *number >= made) {
                 changes.execute_batch(step)?;
@@ -200,14 +200,14 @@ impl Database {
         })
     }
 
-    /// Writes a copy of the whole database, as it is now, to `target`, which must not be there.
+    /// Writes a copy of the present database to `target`, which must not exist.
     ///
     /// # Errors
     /// It cannot be read or written.
     pub fn copy_to(&self, target: &Path) -> Result<(), DatabaseError> {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(target);
         made.map_err(|error| DatabaseError::Copy(shown(target), error))?;
-        // Into an empty file, which it takes for none.
+        // The copy goes into an empty file, which SQLite treats as a new one.
         let name = target.to_string_lossy();
         let copied = self.connection.execute("VACUUM INTO ?1", [&name]);
         copied.map(|_| ()).map_err(|error| {
@@ -216,7 +216,7 @@ impl Database {
         })
     }
 
-    /// Works on the connection.
+    /// Runs `work` on the connection, for changes.
     pub(crate) fn with<T>(
         &mut self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
@@ -233,7 +233,7 @@ impl Database {
     }
 }
 
-/// Makes the file, unless it is there: readable by its owner only. The server's own user owns it, also if root makes it.
+/// Makes the file, readable by its owner only, unless it exists. The server's user owns it, even if root makes it.
 fn make_file(state: &Path, path: &Path) -> io::Result<()> {
     fs::create_dir_all(state)?;
     let not_through_links = OFlags::NOFOLLOW.bits().cast_signed();
@@ -263,7 +263,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// The fault that an error of SQLite is.
+/// The fault behind an error of SQLite.
 pub(crate) fn fault(path: &Path, error: rusqlite::Error) -> DatabaseError {
     let path = shown(path);
     match error.sqlite_error_code() {

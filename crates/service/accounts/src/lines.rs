@@ -1,7 +1,7 @@
-//! Lines of the server's state that must survive: locks and dead properties of WebDAV, unfinished uploads.
+//! Lines of state that must survive a restart: locks and dead properties of WebDAV, unfinished uploads.
 //!
-//! Promise: a line is durable once it is kept; lines of a kind come back in their order. The thread of the accounts writes them: a
-//! change through another connection would have it read all accounts again. Not here: the meaning of the lines.
+//! Promise: a kept line is durable; the lines of a kind are returned in their order. The accounts' thread writes them, since a
+//! change through another connection would make it read all accounts again. Not here: the meaning of the lines.
 
 use std::io;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct KeptLines {
 }
 
 impl KeptLines {
-    /// Those of `kind`.
+    /// The lines of `kind`.
     #[must_use]
     pub const fn new(keeper: Arc<Keeper>, kind: &'static str) -> Self {
         Self { keeper, kind }

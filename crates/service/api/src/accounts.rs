@@ -70,7 +70,7 @@ pub struct TokenEntry {
     pub label: String,
     /// Its bounds.
     pub folder: String,
-    /// The rights that it may use there, as far as its account has them.
+    /// The rights that it gives there, within those of its account.
     #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
     /// When it was made, seconds since 1970.
@@ -91,7 +91,7 @@ pub struct LinkEntry {
     /// The rights that it gives there.
     #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
-    /// The value of `share=`; none once it has expired.
+    /// The value of `share=`; null after it has expired.
     pub share: Option<String>,
     /// When it was made, seconds since 1970.
     pub created: u64,
@@ -105,11 +105,11 @@ pub struct LinkEntry {
     pub used: u64,
     /// Networks from which it is valid; empty: from all.
     pub from: Vec<String>,
-    /// Bytes that may be stored by it.
+    /// Most bytes that it may store.
     pub stored_max: Option<u64>,
     /// Bytes that were, where that is limited.
     pub stored: u64,
-    /// The account that made it; none: the operator.
+    /// The account that made it; null: the operator.
     pub by: Option<String>,
 }
 
@@ -145,7 +145,7 @@ pub struct FirstAccount {
 pub struct NewPassword {
     /// The new one, 8 to 1024 bytes.
     pub password: String,
-    /// The present one; an administrator needs none for another account.
+    /// The present password; an administrator needs none for another account.
     #[serde(default)]
     pub present: Option<String>,
 }
@@ -154,7 +154,7 @@ pub struct NewPassword {
 #[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// The account that it belongs to; none: the one that makes it.
+    /// The account that it belongs to; null: the account that makes it.
     #[serde(default)]
     pub user: Option<String>,
     /// Its purpose, at most 200 bytes.
@@ -163,10 +163,10 @@ pub struct NewToken {
     /// Its bounds.
     #[serde(default = "root")]
     pub folder: String,
-    /// The rights that it may use there, as far as its account has them.
+    /// The rights that it gives there, within those of its account.
     #[schema(value_type = Vec<RightWord>)]
     pub rights: Vec<String>,
-    /// Seconds until it expires; none: never.
+    /// Seconds until it expires; null: never.
     #[serde(default)]
     pub expires_seconds: Option<u32>,
 }
@@ -201,10 +201,10 @@ pub struct NewLink {
     /// Networks or addresses from which it is valid; empty: from all.
     #[serde(default)]
     pub from: Vec<String>,
-    /// True: by it contents are stored in the folder, instead of read.
+    /// True if it permits to store contents in the folder; false if it permits to read.
     #[serde(default)]
     pub upload: bool,
-    /// Bytes that may be stored by it.
+    /// Most bytes that it may store.
     #[serde(default)]
     pub stored_max: Option<u64>,
 }
@@ -247,9 +247,9 @@ pub struct ReservationEntry {
     pub from: u64,
     /// Its end, seconds since 1970.
     pub until: u64,
-    /// The value of `session=` by which a read has it.
+    /// The value of `session=` by which a read uses it.
     pub session: String,
-    /// The account that made it; none: the operator.
+    /// The account that made it; null: the operator.
     pub by: Option<String>,
     /// Its room.
     pub state: ReservationPhase,
@@ -282,7 +282,7 @@ pub struct PasswordLogin {
 /// The account of a request, and the rights that it has (`GET /api/v1/session`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LoginStatus {
-    /// The account; none: the request carries no login.
+    /// The account; null if the request has no login.
     pub user: Option<String>,
     /// True if it administers the server.
     pub administers: bool,
@@ -290,7 +290,7 @@ pub struct LoginStatus {
     pub open: bool,
     /// True if passwords are taken over this connection.
     pub takes_passwords: bool,
-    /// The provider of logins (OpenID Connect) to which `/login` leads; none: there is none.
+    /// The provider of logins (OpenID Connect) to which `/login` leads; null if there is none.
     pub provider: Option<String>,
     /// Rights of the account over folders, its groups' included.
     pub rights: Vec<GrantEntry>,

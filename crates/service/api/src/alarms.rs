@@ -37,7 +37,7 @@ impl Alarm {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AlarmCause {
-    /// A disk of a volume is not as it should be.
+    /// A disk of a volume is not in its regular state.
     VolumeDisk {
         /// Its number in the volume.
         disk: u64,
@@ -62,7 +62,7 @@ pub enum AlarmCause {
     },
     /// A volume is not scrubbed, or not whole.
     VolumeScrub {
-        /// Time since the last scrub; none if there was none.
+        /// Time since the last scrub; null if there was none.
         since_seconds: Option<u64>,
         /// Contents of which the last one could not read all copies.
         contents_unknown: u64,
@@ -90,7 +90,7 @@ pub enum AlarmCause {
     FullSoon {
         /// `disk`, `volume` or `quota`.
         of: String,
-        /// Room that is left; none if it is full.
+        /// Free room; null if it is full.
         free_bytes: Option<u64>,
         /// Time until then.
         left_seconds: u64,
@@ -166,7 +166,7 @@ impl AlarmCause {
 pub enum VolumeDiskAlarm {
     /// It has wrong copies, and the right ones may be on a disk that is away.
     WrongCopiesOtherAway,
-    /// It has wrong copies that could not be written anew.
+    /// It has wrong copies that could not be rewritten.
     WrongCopies,
     /// It is being filled.
     Filling,
@@ -199,11 +199,11 @@ pub struct QuotaStatus {
     pub max_bytes: u64,
     /// Bytes stored and coming.
     pub used_bytes: u64,
-    /// Of these, bytes that the oldest contents free when room is needed.
+    /// Of these, bytes of the oldest contents, which are removed when room is needed.
     pub removable_bytes: u64,
     /// True if the oldest contents make room.
     pub overwrites: bool,
-    /// False until the folder was looked through for the first time: its contents do not count yet.
+    /// False until the first scan of the folder: its contents do not count yet.
     pub counted: bool,
 }
 
@@ -221,7 +221,7 @@ pub struct Forecast {
     pub bytes_per_day: Option<f64>,
     /// Span over which that rate was seen.
     pub seen_seconds: f64,
-    /// When no room is left at this rate, seconds since 1970; none where it does not shrink.
+    /// Time at which no room is left at this rate, seconds since 1970; null if the room does not shrink.
     pub full: Option<f64>,
 }
 

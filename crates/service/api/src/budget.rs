@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 pub struct BudgetStatus {
     /// Its holder: `user:NAME`, `group:NAME`, `token:ID`, `link:ID` or `address:ADDRESS`.
     pub budget: String,
-    /// Its limits; null: none.
+    /// Its limits; null: no limits.
     pub limits: BudgetAmounts,
     /// The amounts in use; null: not counted.
     pub used: BudgetAmounts,

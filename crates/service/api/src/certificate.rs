@@ -12,6 +12,6 @@ pub struct CertificateStatus {
     pub names: Vec<String>,
     /// Its end, in seconds since 1970.
     pub expires: f64,
-    /// Why the file as it is now is not in force; none: it is.
+    /// Reason why the present file is not in force; null if it is.
     pub problem: Option<String>,
 }

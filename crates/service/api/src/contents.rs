@@ -10,7 +10,7 @@ pub struct ListingEntry {
     pub name: String,
     /// File or directory.
     pub kind: EntryKind,
-    /// The name is a link to it; left out if it is not.
+    /// True if the name is a link to it; omitted otherwise.
     #[serde(rename = "link", default, skip_serializing_if = "std::ops::Not::not")]
     pub is_link: bool,
     /// Bytes; zero for a directory.
@@ -22,7 +22,7 @@ pub struct ListingEntry {
     /// The part of the content from which that rate was found, in lower case with hyphens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_source: Option<String>,
-    /// Its size over the time it plays. A stream sends media ahead before it plays, and so needs a little less of a short content.
+    /// Its size over its playing time. A stream sends media ahead at its start, so a short content needs a slightly lower rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_bps: Option<u64>,
 }
@@ -40,14 +40,14 @@ pub struct TrashEntry {
     pub bytes: u64,
     /// When it was removed, seconds since 1970.
     pub removed: f64,
-    /// When it goes for good, if it is not too much before.
+    /// Time of its final removal, unless the trash is full before.
     pub expires: f64,
 }
 
 /// Details of a content (`GET /api/v1/contents/details`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ContentDetails {
-    /// Its container; none: it is none of those that the server looks into.
+    /// Its container; null if the server does not recognize it.
     pub container: Option<String>,
     /// The formats in it, as far as they are known: pictures, sound, texts.
     #[serde(default)]
@@ -63,7 +63,7 @@ pub struct ContentDetails {
 pub struct FoundNames {
     /// Contents and folders, those with names that begin with the first word first.
     pub entries: Vec<FoundEntry>,
-    /// True if further ones match, or not all names could be looked through.
+    /// True if further items match, or not all names could be searched.
     pub is_part: bool,
 }
 
@@ -101,6 +101,6 @@ pub struct UploadStatus {
     pub expires: u64,
     /// Address of the client that began it.
     pub client: String,
-    /// Its user; none: no login was needed.
+    /// Its user; null if no login was needed.
     pub user: Option<String>,
 }

@@ -10,11 +10,11 @@ pub struct JobStatus {
     pub name: String,
     /// `keep`, `copy`, `scrub`, `measure` or `command`.
     pub kind: String,
-    /// When it is due, as the configuration says it.
+    /// Its schedule, as in the configuration.
     pub schedule: String,
-    /// The time zone of that; none: the machine's.
+    /// Its time zone; null: the machine's.
     pub time_zone: Option<String>,
-    /// When it runs next, seconds since 1970; none: never.
+    /// Time of its next run, seconds since 1970; null: never.
     pub next: Option<f64>,
     /// The run under way.
     pub running: Option<JobProgress>,
@@ -88,10 +88,10 @@ pub struct WebhookStatus {
     pub retried: u64,
     /// Events that it did not accept in any of the tries.
     pub failed: u64,
-    /// Events left out because too many waited.
+    /// Events that were dropped because too many waited.
     pub dropped: u64,
     /// The target answered 410: it gets no more events until the configuration is read again.
     pub ended: bool,
-    /// Why the last try failed; none: it did not.
+    /// Reason why the last attempt failed; null if it did not.
     pub error: Option<String>,
 }

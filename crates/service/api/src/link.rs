@@ -1,4 +1,4 @@
-//! A network link, as it is shown.
+//! Wire type of a network link.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ pub struct LinkStatus {
     pub direction: LinkDirection,
     /// Its capacity.
     pub capacity_bps: u64,
-    /// The part of it that is promised.
+    /// The promised part of the capacity.
     pub promised_bps: u64,
 }
 

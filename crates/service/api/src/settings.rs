@@ -12,13 +12,13 @@ pub struct SettingEntry {
     pub key: String,
     /// Its value, as the configuration file writes it.
     pub value: SettingValue,
-    /// The value that it has where none is written; none: such an entry is there only where it is written.
+    /// Its default; null if the entry exists only when it is written.
     pub default: Option<SettingValue>,
     /// Its source.
     pub source: SettingSource,
-    /// The file with its line, the variable or the flag; none for a default.
+    /// The file with its line, the variable or the flag; null for a default.
     pub written_at: Option<String>,
-    /// True if `PATCH` changes it: it is in force at once, and nothing before the file sets it.
+    /// True if `PATCH` can change it: a new value is in force at once, and no variable or flag overrides the file.
     pub changeable: bool,
     /// True if a change is in force from the next start on.
     pub needs_restart: bool,

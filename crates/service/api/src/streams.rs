@@ -12,7 +12,7 @@ pub struct Stream {
     pub path: String,
     /// The client's address.
     pub client: String,
-    /// Which way it goes.
+    /// Its direction.
     #[serde(default)]
     pub direction: Direction,
     /// Guaranteed, or at the rate that is left over.
@@ -27,7 +27,7 @@ pub struct Stream {
     /// True of a recording that was further ahead of its rate than it may be.
     #[serde(default)]
     pub over_rate: bool,
-    /// J over windows of one second, mean since the start, in percent; none before the first window is over.
+    /// J over windows of one second, mean since the start, in percent; null before the end of the first window.
     pub j_percent: Option<f64>,
     /// Ticks with bytes that were not ready.
     pub misses: u64,
@@ -35,17 +35,17 @@ pub struct Stream {
     pub buffered_bytes: u64,
     /// True while the client takes nothing.
     pub blocked: bool,
-    /// The cause of its delay now; none while its bytes leave as they are due.
+    /// The present cause of its delay; null while it is on time.
     #[serde(default)]
     pub held_up_by: Option<HeldUpBy>,
-    /// The account that it was admitted for; none where it has none, or another may not see it.
+    /// The account for which it was admitted; null if it has none, or the reader may not see it.
     #[serde(default)]
     pub user: Option<String>,
     /// The disk it reads from or is written to.
     pub disk: u16,
     /// When it started, seconds since 1970.
     pub started: f64,
-    /// The stream of the same viewer that took its reservation over; it continues as best effort.
+    /// The stream of the same viewer that took over its reservation; this one continues as best effort.
     #[serde(default)]
     pub passed_to: Option<u64>,
     /// The session that it is read in, once that has sent a content whole.
@@ -78,7 +78,7 @@ pub struct StreamExplanation {
 pub enum StreamFact {
     /// It waits for its admission.
     Waits,
-    /// It has no rate: it gets what the streams with a rate leave.
+    /// It has no rate: it gets the bandwidth that streams with a rate leave.
     NoRate,
     /// There was no room at its rate, and its path is configured for best effort then.
     NoRoom {
@@ -92,7 +92,7 @@ pub enum StreamFact {
         /// The newer stream.
         to: u64,
     },
-    /// It has lost its rate until it is read again and there is room.
+    /// It has lost its rate, and gets it again when it is read and there is room.
     Lost {
         /// The rate.
         rate_bps: u64,
@@ -166,7 +166,7 @@ pub enum HeldUpBy {
     Disk,
 }
 
-/// Which way a stream goes.
+/// Direction of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {

@@ -29,7 +29,7 @@ pub struct FiguresHistory {
     pub memory_bytes: Vec<Option<f64>>,
     /// Share of the time of all disks in which they served streams.
     pub real_time_share: Vec<Option<f64>>,
-    /// The same of uploads and other best effort.
+    /// The same for uploads and other best-effort work.
     pub best_effort_share: Vec<Option<f64>>,
 }
 
@@ -40,7 +40,7 @@ pub struct Disk {
     pub id: u16,
     /// Its name (`sda`).
     pub name: String,
-    /// The folders on it that are served, or its own path if it is one of a volume, as the server's machine names them.
+    /// The served folders on it, or the disk's own path if it belongs to a volume.
     #[serde(default)]
     pub folders: Vec<String>,
     /// The model name that the drive reports.
@@ -56,7 +56,7 @@ pub struct Disk {
     /// Which of the two; none while it is not failing.
     #[serde(default)]
     pub failure: Option<DiskFailure>,
-    /// Shares of the last second in the phases; none before two looks.
+    /// Shares of the last second in the phases; null before the second measurement.
     pub phases: Option<Phases>,
     /// Seconds in the phases since the start.
     #[serde(default)]
@@ -84,7 +84,7 @@ pub struct Disk {
     /// How many such streams it carries in all.
     #[serde(default)]
     pub carries_streams: u64,
-    /// The reason for which its figures are not measured; none where they are.
+    /// The reason why its profile is not measured; null if it is measured.
     #[serde(default)]
     pub doubt: Option<String>,
     /// How many more recordings of 4 Mbit/s there is room for, instead of such streams.
@@ -95,7 +95,7 @@ pub struct Disk {
     pub carries_recordings: u64,
     /// Observed over predicted service time.
     pub slowdown: f64,
-    /// Streams ended since the start because it had become too slow for all that it had promised.
+    /// Streams ended since the start because the disk became too slow for the promised rates.
     #[serde(default)]
     pub shed_streams: u64,
     /// Late blocks: the n-th counts those less than 2^n milliseconds late, the last all above.
@@ -170,7 +170,7 @@ pub struct System {
     pub upload_bps: u64,
     /// Read and written by the schedule on all disks in the last second.
     pub disk_bps: u64,
-    /// Busy share of all processors in the last second; none if the machine does not say.
+    /// Busy share of all processors in the last second; null if the machine does not report it.
     pub cpu_share: Option<f64>,
     /// Processor seconds per second that this process took.
     pub process_cpu: Option<f64>,

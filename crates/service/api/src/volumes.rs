@@ -30,7 +30,7 @@ pub struct VolumeStatus {
     pub disks: Vec<VolumeDiskStatus>,
     /// Copies that were moved to another zone of their disk since the start, for the contents that are read most.
     pub moved_copies: u64,
-    /// Upkeep under way beside the streams.
+    /// The upkeep under way.
     pub upkeep: Option<UpkeepStatus>,
     /// The upkeep that ended last.
     pub last_upkeep: Option<UpkeepStatus>,
@@ -39,7 +39,7 @@ pub struct VolumeStatus {
 }
 
 impl VolumeStatus {
-    /// Bytes of contents that it has room for when it is empty; on a mirror each takes two.
+    /// Bytes of contents for which it has room when it is empty; on a mirror each byte is stored twice.
     #[must_use]
     pub fn room_bytes(&self) -> u64 {
         let copies = if self.layout == "mirror" { 2 } else { 1 };
@@ -53,9 +53,9 @@ impl VolumeStatus {
 pub struct ScrubStatus {
     /// Its end, seconds since 1970.
     pub ended: f64,
-    /// Bytes of contents that were looked at.
+    /// Bytes of contents that were examined.
     pub seen_bytes: u64,
-    /// Copies that were wrong and are written anew.
+    /// Wrong copies that were rewritten.
     pub copies_written: u64,
     /// Copies that could not be made right.
     pub copies_lost: u64,
@@ -69,15 +69,15 @@ pub const VOLUME_DISK_STATES: [&str; 7] = ["active", "filling", "out", "left", "
 /// A disk of a volume.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VolumeDiskStatus {
-    /// Its number among the server's disks; none if it is gone.
+    /// Its number among the server's disks; null if it was removed.
     pub disk: Option<u16>,
-    /// As it was named.
+    /// The path, as the configuration names it.
     pub path: Option<String>,
     /// `active`; `filling`; `out` if it failed; `left` if it was removed; `missing` if it was away at the start and the volume takes no
     /// changes for it; `read only` if it failed and has the only copy of the bytes on it; `failed` if the volume takes no changes since
     /// it failed, until a restart.
     pub state: String,
-    /// The failure for which it is out or read only, or for which a copy on it stays wrong.
+    /// The failure because of which it is out or read-only, or because of which a copy on it stays wrong.
     pub error: Option<String>,
     /// Copies on it that were found wrong since the start.
     pub wrong_copies: u64,
@@ -85,7 +85,7 @@ pub struct VolumeDiskStatus {
     pub size_bytes: u64,
     /// Its units, free and used.
     pub units: u64,
-    /// Its free units; none where nothing is written to it.
+    /// Its free units; null if it gets no writes.
     pub free_units: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ pub struct VolumeDiskStatus {
 pub struct UpkeepStatus {
     /// `fill`, `drain`, `scrub`, `balance` (disks equally full) or `zones` (the contents that are read most move outwards).
     pub kind: String,
-    /// Bytes of contents that were looked at.
+    /// Bytes of contents that were examined.
     pub seen_bytes: u64,
     /// Bytes of all contents when it began.
     pub total_bytes: u64,
@@ -106,6 +106,6 @@ pub struct UpkeepStatus {
     pub contents_unknown: u64,
     /// The numbers of these disks in the volume.
     pub disks_away: Vec<u8>,
-    /// Why it ended before it was done; none if it was done, or is under way.
+    /// Reason of its early end; null if it is complete or under way.
     pub error: Option<String>,
 }

@@ -1,7 +1,7 @@
 //! The provider: its documents, read when a login needs them, and the two steps of a login.
 //!
-//! Promise: its documents are read again after an hour, or where a token names a key that is not among them, and after a failure not for
-//! [`FAILURE_KEPT`], so that clients who begin logins make few requests of it.
+//! Promise: the provider's documents are read again after an hour, or if a token names an unknown key, but not within
+//! [`FAILURE_KEPT`] after a failure: clients that begin logins cause few requests to the provider.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,13 +17,13 @@ use crate::id_token::{Expected, UnprovenToken};
 use crate::keys::KeySet;
 use crate::login::{LoginAnswer, LoginSecret, authorization_address, encoded, form, shown};
 
-/// Time for which documents count, s.
+/// Time for which documents are used, s.
 const DOCUMENTS_KEPT: u64 = 3600;
-/// Keys are not read again sooner for a token with an unknown one, s.
+/// Least time between two readings of the keys because of an unknown key, s.
 const KEYS_KEPT: u64 = 10;
-/// Time for which a failure to read them counts, s.
+/// Time after a failed reading without another attempt, s.
 const FAILURE_KEPT: u64 = 5;
-/// Groups of one account that are taken.
+/// Most groups of an account that are used.
 const GROUPS_MAX: usize = 256;
 
 /// A request to the provider.
@@ -33,7 +33,7 @@ pub struct ProviderRequest {
     pub address: String,
     /// The value of `Authorization`.
     pub authorization: Option<String>,
-    /// A form that is posted; none: the document is read.
+    /// The form of a POST; `None`: a GET.
     pub form: Option<String>,
 }
 
@@ -46,29 +46,29 @@ pub struct ProviderAnswer {
     pub body: Vec<u8>,
 }
 
-/// Everything outside that a provider needs. Both calls may wait.
+/// The port to the outside: requests and random bits. Both calls may block.
 pub trait ProviderPort: Send + Sync {
-    /// Makes a request, over TLS only to a server that this machine trusts. The body of an answer is bounded.
+    /// Makes a request over TLS, only to a server that this machine trusts. The length of an answer is bounded.
     ///
     /// # Errors
-    /// There is no answer, with the reason.
+    /// The reason why there is no answer.
     fn ask(&self, request: &ProviderRequest) -> Result<ProviderAnswer, String>;
 
     /// 256 random bits as 43 characters of base64url.
     ///
     /// # Errors
-    /// The system has none.
+    /// The system has no random bits.
     fn random_text(&self) -> Result<String, String>;
 }
 
 /// The settings of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderSettings {
-    /// Its issuer.
+    /// URL of the issuer.
     pub issuer: String,
-    /// The name by which it knows this server.
+    /// The client identifier of this server at the provider.
     pub client: String,
-    /// The secret that it shares with this server, if any.
+    /// The client secret, if there is one.
     pub secret: Option<String>,
     /// Scopes of the request, `openid` among them.
     pub scopes: String,
@@ -81,11 +81,11 @@ pub struct ProviderSettings {
 /// A user that the provider knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserIdentity {
-    /// Issuer and subject: the same for one user for ever, and another for every other.
+    /// Issuer and subject: they identify one user for ever.
     pub subject: String,
     /// The account's name.
     pub name: String,
-    /// The groups; none: the provider is not asked for them.
+    /// The groups; `None`: the settings name no claim of groups.
     pub groups: Option<Vec<String>>,
 }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// The documents as they were read last.
+/// The documents of the last reading.
 #[derive(Default)]
 struct Documents {
     read: Option<(Discovery, KeySet, u64)>,
@@ -123,13 +123,13 @@ struct ErrorAnswer {
 }
 
 impl Provider {
-    /// A provider. It is not asked yet.
+    /// A provider; makes no request yet.
     #[must_use]
     pub fn new(settings: ProviderSettings, port: Arc<dyn ProviderPort>) -> Self {
         Self { settings: Arc::new(settings), port, documents: Arc::default() }
     }
 
-    /// Its host, for people.
+    /// The provider's host name, for display.
     #[must_use]
     pub fn host(&self) -> &str {
         let issuer = self.settings.issuer.as_str();
@@ -137,7 +137,8 @@ impl Provider {
         rest.split('/').next().unwrap_or(rest)
     }
 
-    /// Begins a login that comes back to `callback`, at `now` (seconds since 1970): its secret, and the address of the provider's page.
+    /// Begins a login at `now` (seconds since 1970) that returns to `callback`. Returns the login's secret, and the address of
+    /// the provider's page.
     ///
     /// # Errors
     /// The provider cannot be used now.
@@ -153,7 +154,7 @@ impl Provider {
     /// The identity that the answer to a login proves.
     ///
     /// # Errors
-    /// It proves none.
+    /// The answer proves no identity.
     pub fn finish(
         &self,
         secret: &LoginSecret,
@@ -190,7 +191,7 @@ impl Provider {
         ];
         let mut authorization = None;
         match &self.settings.secret {
-            // RFC 6749 §2.3.1: both are encoded as in a form first.
+            // RFC 6749 §2.3.1: client identifier and secret are form-encoded first.
             Some(shared) if !discovery.wants_secret_in_body() => {
                 let both = format!("{}:{}", encoded(client), encoded(shared));
                 authorization = Some(format!("Basic {}", STANDARD.encode(both)));
@@ -215,7 +216,7 @@ impl Provider {
             .map_err(|error| OpenIdError::Document("the answer to the code", error.to_string()))
     }
 
-    /// Adds claims that the ID token lacks, from the provider's account of the user (Core §5.3), if it is the same user's.
+    /// Adds claims that the ID token lacks from the UserInfo endpoint (Core §5.3), if its subject is the same.
     fn add_user_info(
         &self,
         discovery: &Discovery,
@@ -258,7 +259,7 @@ impl Provider {
         Ok(UserIdentity { subject: format!("{} {subject}", self.settings.issuer), name: name.to_owned(), groups })
     }
 
-    /// The provider's documents, not older than `age_max` seconds.
+    /// The provider's documents, at most `age_max` seconds old.
     fn documents(&self, now: u64, age_max: u64) -> Result<(Discovery, KeySet), OpenIdError> {
         let mut known = self.documents.lock().unwrap_or_else(PoisonError::into_inner);
         let is_young = |at: u64, age: u64| now.saturating_sub(at) < age;
@@ -296,7 +297,7 @@ impl Provider {
         serde_json::from_slice(&body).map_err(|error| OpenIdError::Document(name, error.to_string()))
     }
 
-    /// The body of an answer of 200.
+    /// The body of an answer with status 200.
     fn body(&self, request: &ProviderRequest) -> Result<Vec<u8>, OpenIdError> {
         let answer = self.port.ask(request).map_err(OpenIdError::Unreached)?;
         match answer.status {

@@ -1,14 +1,16 @@
-//! Budgets: the most of the server that each account, group, token, signed link and address may have at once.
+//! Budgets: limits of the server's resources that each account, group, token, signed link and address may use at once.
 //!
-//! Every request is charged to budgets ([`ChargedBudgets`]): that of its address, or those of its account, the account's groups and its
-//! token; a signed link's in addition to the address's. Beyond its limit a budget refuses, but for reservations that no client
-//! reads just now: what is held of these beyond the budget yields to newcomers, the oldest first, before a request is refused.
+//! Every request is charged to budgets ([`ChargedBudgets`]): to the budget of its address, or to those of its account, the
+//! account's groups and its token; a signed link's budget is charged in addition to the address's. A request that would exceed
+//! a limit is refused. The limit of idle reservations (held, but not read at present) is the exception: idle reservations
+//! beyond it stay until another request needs their resource, and then yield, the oldest first.
 //!
-//! An address may hold so a tenth of all that is promised of the resource that is short ([`ADDRESS_IDLE_PART`]), and
-//! [`ADDRESS_IDLE_STREAMS`] reservations at least: when a resource is short, all that it can promise is promised.
+//! An address may keep idle reservations of a tenth of the short resource's promised amount ([`ADDRESS_IDLE_PART`]), and
+//! [`ADDRESS_IDLE_STREAMS`] reservations in any case. The promised amount stands for the capacity, since a short resource is
+//! promised up to its capacity.
 //!
-//! Promise: pure; nothing of it runs in the data plane. Not here: the amounts in use (`session`, `budget_use`), the limits that commands set
-//! (the crate `accounts`).
+//! Promise: pure functions, none of which runs in the data plane. Not here: the amounts in use (`session`, `budget_use`), the
+//! limits that commands set (the crate `accounts`).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,9 +23,9 @@ use units::{BitRate, ByteCount, Nanos, ReservationId, StreamId};
 
 use crate::shares::{NETWORK_BITS, network};
 
-/// An address may hold one part in this number of all promises without reading it.
+/// An address may keep idle reservations of the promised amount divided by this.
 pub const ADDRESS_IDLE_PART: u64 = 10;
-/// Reservations that an address may hold without reading them in any case.
+/// Idle reservations that an address may keep in any case.
 pub const ADDRESS_IDLE_STREAMS: u64 = 4;
 
 /// The holder of a budget.
@@ -32,7 +34,7 @@ pub const ADDRESS_IDLE_STREAMS: u64 = 4;
 pub enum BudgetKey {
     /// An IPv4 address, or the /64 of an IPv6 address.
     Address(IpAddr),
-    /// A trusted proxy that does not name its client, or the server itself: it has no budget.
+    /// A trusted proxy that does not name its client, or the server itself: without a budget.
     Proxy(IpAddr),
     /// The account of this name.
     Account(Arc<str>),
@@ -52,7 +54,7 @@ impl BudgetKey {
     }
 }
 
-/// As settings, commands and refusals name it.
+/// The key as it is written in settings, commands and refusals.
 impl fmt::Display for BudgetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -98,22 +100,22 @@ impl FromStr for BudgetKey {
     }
 }
 
-/// The budgets to which a request is charged, at least one. Sessions belong to the first.
+/// The budgets to which a request is charged, at least one. The first is the owner of the request's sessions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChargedBudgets(Arc<[BudgetKey]>);
 
 impl ChargedBudgets {
-    /// These.
+    /// The budgets of these keys.
     ///
     /// # Panics
-    /// There is none.
+    /// If `keys` is empty.
     #[must_use]
     pub fn of(keys: &[BudgetKey]) -> Self {
         assert!(!keys.is_empty(), "each request has an address at least");
         Self(keys.into())
     }
 
-    /// The budget to which sessions of the request belong.
+    /// The budget that owns the request's sessions.
     #[must_use]
     pub fn owner(&self) -> &BudgetKey {
         &self.0[0]
@@ -125,7 +127,7 @@ impl ChargedBudgets {
         matches!(self.owner(), BudgetKey::Address(_) | BudgetKey::Proxy(_))
     }
 
-    /// All of them.
+    /// All budgets of the request.
     pub fn iter(&self) -> std::slice::Iter<'_, BudgetKey> {
         self.0.iter()
     }
@@ -137,14 +139,14 @@ impl ChargedBudgets {
     }
 }
 
-/// The limits of a budget; none: no limit.
+/// The limits of a budget; `None`: no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Streams and recordings at once.
     pub streams: Option<u64>,
-    /// Rate reserved at once, read or not.
+    /// Rate reserved at once, idle reservations included.
     pub reserved: Option<BitRate>,
-    /// Rate held without being read; what is beyond it yields.
+    /// Rate of idle reservations; those beyond it yield to other requests.
     pub idle: Option<BitRate>,
     /// Rate of all bytes sent.
     pub download: Option<BitRate>,
@@ -157,7 +159,7 @@ pub struct BudgetLimits {
 }
 
 impl BudgetLimits {
-    /// These limits, and those of `other` where these have none.
+    /// These limits; where one is `None`, that of `other`.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {
@@ -178,7 +180,7 @@ impl BudgetLimits {
     }
 }
 
-/// The budgets of a setting: of one holder, or each of a kind.
+/// The budgets that a setting limits: that of one holder, or each of one kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum BudgetScope {
     /// Each address.
@@ -193,7 +195,7 @@ pub enum BudgetScope {
     One(BudgetKey),
 }
 
-/// As settings name it.
+/// The scope as it is written in settings.
 impl fmt::Display for BudgetScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -230,16 +232,16 @@ impl FromStr for BudgetScope {
     }
 }
 
-/// Budgets that are set: of holders, and of each of a kind.
+/// The limits that are set, of single holders and of kinds of holders.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BudgetRules {
     of_holders: HashMap<BudgetKey, BudgetLimits>,
-    /// Of no holder alone.
+    /// Without scopes of a single holder.
     of_kinds: HashMap<BudgetScope, BudgetLimits>,
 }
 
 impl BudgetRules {
-    /// These budgets.
+    /// Rules with these limits.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = (BudgetScope, BudgetLimits)>) -> Self {
         let mut all = Self::default();
@@ -252,7 +254,7 @@ impl BudgetRules {
         all
     }
 
-    /// The limits of a holder: its own, then those of its kind.
+    /// The limits of a holder: its own; where it has none, those of its kind.
     #[must_use]
     pub fn limits(&self, key: &BudgetKey) -> BudgetLimits {
         let kind = match key {
@@ -272,22 +274,22 @@ impl BudgetRules {
         self.of_holders.is_empty() && self.of_kinds.is_empty()
     }
 
-    /// Holders that have limits of their own.
+    /// The holders with limits of their own.
     pub fn named(&self) -> impl Iterator<Item = &BudgetKey> {
         self.of_holders.keys()
     }
 }
 
-/// The limit of a budget that a request would pass.
+/// The limit that a request would exceed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BudgetLimit {
     /// Streams at once.
     Streams,
     /// Bits per second reserved.
     Reserved,
-    /// Of these, those of reads.
+    /// Bits per second reserved by reads.
     Download,
-    /// And those of recordings.
+    /// Bits per second reserved by recordings.
     Upload,
     /// Requests per second.
     Requests,
@@ -309,7 +311,7 @@ impl fmt::Display for BudgetLimit {
 }
 
 impl BudgetLimit {
-    /// An amount with its unit.
+    /// Text of an amount, with its unit.
     fn amount(self, number: u64) -> String {
         match self {
             Self::Streams | Self::Requests => number.to_string(),
@@ -319,7 +321,7 @@ impl BudgetLimit {
     }
 }
 
-/// A request that is refused by a budget.
+/// The refusal of a request by a budget.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the budget of {budget} is used up: {limit} {}, of which {} are used and {} more were asked for",
@@ -328,32 +330,32 @@ impl BudgetLimit {
 pub struct BudgetRefusal {
     /// The budget.
     pub budget: BudgetKey,
-    /// The limit that is reached.
+    /// The limit that the request would exceed.
     pub limit: BudgetLimit,
     /// Its value: streams, bits per second, requests per second, or bytes.
     pub most: u64,
-    /// The part of it in use.
+    /// The amount in use.
     pub used: u64,
-    /// The part that the request would need.
+    /// The additional amount that the request needs.
     pub more: u64,
-    /// The longest time until some of it is free, as far as that is known.
+    /// The longest time until some of it becomes free, if known.
     pub frees_in: Option<Nanos>,
 }
 
-/// A reservation that a viewer holds without reading it: of a read that has ended, or of one with a client that takes nothing.
+/// A reservation that its viewer holds and does not read: its last read has ended, or the client takes no bytes.
 #[derive(Debug, Clone)]
 pub struct IdleReservation {
     /// The reservation.
     pub id: IdleHolder,
     /// The budgets that it is charged to.
     pub charged: ChargedBudgets,
-    /// Since when it is not read.
+    /// Time since which it is not read.
     pub since: Nanos,
-    /// Its viewer has earned it by playing.
+    /// The viewer has played with it for long enough to keep it while it is idle.
     pub is_firm: bool,
     /// Its rate.
     pub rate: BitRate,
-    /// The part that it has of the resource that is short, in the unit of that.
+    /// The amount that it holds of the short resource, in that resource's unit.
     pub weight: u64,
 }
 
@@ -362,12 +364,12 @@ pub struct IdleReservation {
 pub enum IdleHolder {
     /// A session.
     Session(ReservationId),
-    /// A stream that is not read.
+    /// A stream whose client takes no bytes.
     Stream(StreamId),
 }
 
-/// The reservations that yield to a request for `wanted` of a resource of which `promised` is promised in all: those that are not earned
-/// and those beyond a budget, the oldest first, as many as the request needs.
+/// The idle reservations that yield to a request for `wanted` of a resource of which `promised` is promised in all. Candidates
+/// are those that are not firm and those beyond a budget; of these the oldest yield, until the request fits.
 #[must_use]
 pub fn yielding(
     mut idle: Vec<IdleReservation>,
@@ -397,7 +399,7 @@ pub fn yielding(
     needed.map(|held| held.id).collect()
 }
 
-/// Reservations that one budget holds without reading them.
+/// The sum of the idle reservations of one budget.
 #[derive(Debug, Clone, Copy, Default)]
 struct HeldSum {
     count: u64,

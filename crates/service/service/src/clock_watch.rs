@@ -1,13 +1,13 @@
 //! Check of the clock before a content is removed for its age.
 //!
-//! Promise: the first look at a clock that was set ahead is an event. Not here: by how much it was (`clock_lead`).
+//! Promise: logs an event at the first check after the clock was set ahead. Not here: the measurement of the jump (`clock_lead`).
 
 use std::time::{Duration, SystemTime};
 
 use crate::events;
 use crate::media_service::MediaService;
 
-/// By how much the clock was set ahead within the last day: nothing is older for that.
+/// The time by which the clock was set ahead within the last day: ages are reduced by it.
 pub fn clock_lead(service: &MediaService) -> Duration {
     let time = SystemTime::now();
     let (lead, is_new) = service.clock_lead.look(time);

@@ -1,6 +1,6 @@
-//! The container of a content, the formats in it, and the disks that it lies on.
+//! Details of a content: its container, its formats and its disks.
 //!
-//! Not here: its size and rate, which a listing has.
+//! Not here: size and rate (`listing`).
 
 use api::ContentDetails;
 use units::DiskId;

@@ -1,8 +1,8 @@
-//! Names by the clock for the files of a recording, and when one file ends.
+//! Names of the files of a recording by the time, and the end of each file.
 //!
-//! Promise: arithmetic only. Names tell the time in UTC, so that they are in order and none comes twice a year. A file ends when the clock
-//! passes the next whole multiple of its length, or at that length where the clock was set back. Not here: where a stream can be cut
-//! (`media::cuts`), names that are taken (`store`).
+//! Promise: arithmetic only. Names contain the time in UTC, so they sort in order, and none occurs twice at the end of summer time. A file ends
+//! when the clock passes the next multiple of the files' length, or after that length if the clock was set back. Not here: the
+//! positions at which a stream can be cut (`media::cuts`), names that exist already (`store`).
 
 use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime};
@@ -12,33 +12,33 @@ use units::Nanos;
 
 use crate::contents::{ContentPath, PathError};
 
-/// How long a file of a recording may be.
+/// Shortest and longest file of a recording.
 pub const FILE_TIMES: RangeInclusive<Nanos> = Nanos::from_secs(1)..=Nanos::from_secs(7 * 86_400);
-/// A name has room for the number of another content of that name, and for the longer name of a file under way.
+/// Longest name: leaves room for a number, if a content of that name exists, and for the longer name of an unfinished file.
 const NAME_BYTES_MAX: usize = 190;
 const DAY: u64 = 86_400;
 
-/// Why names cannot be made of a pattern.
+/// Reason why a pattern cannot give names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
-    /// A code that means nothing.
+    /// An unknown code.
     #[error(
         "`%{0}` means nothing in a name; %Y, %m, %d, %H, %M and %S are the parts of the time (UTC), and %% is a percent sign"
     )]
     Unknown(String),
-    /// All files would have one name.
+    /// The pattern lacks the time: all files would have one name.
     #[error("the name has no part of the time in it (%Y, %m, %d, %H, %M, %S): all files would have one name")]
     NoTime,
-    /// Several files would have one name.
+    /// The time in the pattern is too coarse: several files would have one name.
     #[error("the name tells the time to the {0}, but a file is to last {1}: put a smaller part of the time into it")]
     TooCoarse(&'static str, Nanos),
     /// Out of range.
     #[error("a file of a recording lasts 1s to 7d")]
     Length,
-    /// No content can be called so.
+    /// The name is not valid for a content.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// Longer than the name of a file under way may be.
+    /// The name is longer than [`NAME_BYTES_MAX`].
     #[error("a name of a recording's files has at most {NAME_BYTES_MAX} bytes")]
     TooLong,
 }
@@ -51,10 +51,10 @@ pub struct RecordingFiles {
 }
 
 impl RecordingFiles {
-    /// Files of this length, with names made of this pattern.
+    /// Files of this length, with names from this pattern.
     ///
     /// # Errors
-    /// The pattern or the length is none.
+    /// The pattern or the length is not valid.
     pub fn new(pattern: ContentPath, every: Nanos) -> Result<Self, PatternError> {
         if !FILE_TIMES.contains(&every) {
             return Err(PatternError::Length);
@@ -89,21 +89,21 @@ impl RecordingFiles {
         if is_too_long { Err(PatternError::TooLong) } else { Ok(files) }
     }
 
-    /// The name of a file that begins at this time. Every time gives one, once one did.
+    /// The name of a file that begins at this time. If it is valid for one time, it is valid for all.
     ///
     /// # Errors
-    /// No content can be called so.
+    /// The name is not valid for a content.
     pub fn at(&self, time: SystemTime) -> Result<ContentPath, PathError> {
         let mut names = self.pattern.components().iter().map(|name| utc(time).strftime(name).to_string());
         names.try_fold(ContentPath::root(), |path, name| path.child(&name))
     }
 }
 
-/// The file of a recording that is being written: by the clock, and by monotonic time.
+/// The file that a recording is writing: its beginning by the clock and by monotonic time.
 #[derive(Debug)]
 pub(crate) struct FileClock {
     every: Nanos,
-    /// The multiple of the length in which it began.
+    /// Number of the multiple of the length in which it began.
     slot: u64,
     begun: Nanos,
     due_since: Option<Nanos>,
@@ -114,7 +114,7 @@ impl FileClock {
         Self { every: files.every, slot: slot(time, files.every), begun: now, due_since: None }
     }
 
-    /// For how long its end has been due, if it is.
+    /// The time since its end was due; `None` before that.
     pub(crate) fn due(&mut self, time: SystemTime, now: Nanos) -> Option<Nanos> {
         let is_due = slot(time, self.every) > self.slot || now.saturating_sub(self.begun) >= self.every;
         if is_due && self.due_since.is_none() {

@@ -1,6 +1,7 @@
-//! Panics: the request at fault ends, and nothing else suffers.
+//! Guard against panics: a panic ends only its own request.
 //!
-//! Promise: each is counted once; the panic hook has logged it with its place before. Not here: the answer to the request (the front ends).
+//! Promise: each panic is counted once; the panic hook has logged it with its place in the code before. Not here: the answer to
+//! the request (the front ends).
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,10 +11,10 @@ use std::task::Poll;
 
 use crate::MediaService;
 
-/// Runs `work`; none: it panicked.
+/// Runs `work`; `None` if it panicked.
 pub async fn guarded<T>(service: &MediaService, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
-    // The state that all requests share is behind locks that are taken after a panic, too (`lock`).
+    // Unwind safety: the state that requests share is behind locks whose poisoning `lock` ignores.
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(poll) => poll.map(Some),
         Err(_) => {

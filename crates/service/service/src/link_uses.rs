@@ -1,6 +1,6 @@
-//! Uses of signed links: which requests belong to a use that began before.
+//! Uses of signed links: assigns requests to a use that began before.
 //!
-//! Promise: the table is bounded; where it is full, a request counts as a use of its own. Not here: the counts (the store of accounts).
+//! Promise: the table is bounded; when it is full, a request counts as a use of its own. Not here: the counts (the crate `accounts`).
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use crate::lock::lock;
 
-/// A use is over when its viewer has been silent for this time.
+/// Time without a request after which a use has ended.
 const USE_TIME: Duration = Duration::from_secs(3600);
-/// Uses under way at once.
+/// Most uses under way.
 const USES_MAX: usize = 16 * 1024;
 
 /// Uses under way, by link and viewer.
@@ -18,7 +18,7 @@ const USES_MAX: usize = 16 * 1024;
 pub(crate) struct LinkUses(Mutex<HashMap<(i64, u64), Instant>>);
 
 impl LinkUses {
-    /// True if a request of the viewer belongs to a use of the link that is under way; it lasts on then.
+    /// True if a request of the viewer belongs to a use of the link that is under way, which is then prolonged.
     pub(crate) fn lasts(&self, link: i64, viewer: u64, now: Instant) -> bool {
         let mut uses = lock(&self.0);
         let known = uses.get_mut(&(link, viewer)).filter(|last| now.saturating_duration_since(**last) < USE_TIME);

@@ -1,10 +1,10 @@
 //! Listings of directories, shared by all clients that request them.
 //!
-//! Promise: the memory of all listings is bounded, however many clients ask, and however slowly they read: clients of one
-//! directory share one snapshot, and beyond [`BYTES_MAX`] of snapshots that are being read no other is taken. Snapshots that no
-//! client reads make room, the one with the oldest request first, so that a client may walk through any number of directories. A
-//! snapshot serves requests until as much time has passed as reading it took, so that at most half the time goes into reading,
-//! and never a request after a write through this service.
+//! Promise: the memory of all listings is bounded for any number of clients, even if these read slowly. Clients of one
+//! directory share a snapshot; while the snapshots being read have [`BYTES_MAX`], no other is taken. Unread snapshots make
+//! room, the one with the oldest request first, so that a client may walk through any number of directories. A snapshot serves
+//! requests for as long as its reading took, so that at most half the time is spent reading directories, and no request after a
+//! write through this service.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -16,11 +16,11 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::contents::{ContentPath, Contents, Entry, StoreError};
 use crate::lock::lock;
 
-/// No snapshot is taken while the held ones have this number of bytes.
+/// Bytes of the held snapshots from which no further one is taken.
 const BYTES_MAX: usize = 64 << 20;
 /// Directories read at once.
 const SCANS_MAX: usize = 4;
-/// Directories of which a snapshot is known at once.
+/// Most directories in the table of snapshots.
 const DIRECTORIES_MAX: usize = 256;
 
 /// All listings.
@@ -28,23 +28,23 @@ pub(crate) struct Listings {
     scans: Semaphore,
     directories: Mutex<HashMap<String, Arc<Directory>>>,
     bytes: Arc<AtomicUsize>,
-    /// Grows with each write.
+    /// Number of writes through this service.
     writes: AtomicU64,
-    /// Grows with each question.
+    /// Number of requests.
     questions: AtomicU64,
 }
 
-/// A directory that was requested lately.
+/// A recently requested directory.
 #[derive(Default)]
 struct Directory {
-    /// The number of the last question for it.
+    /// The number of the last request for it.
     last_request: AtomicU64,
-    /// The request that holds this lock takes the snapshot for the others.
+    /// The snapshot. The request that holds the lock takes it for the others.
     latest: tokio::sync::Mutex<Option<Snapshot>>,
 }
 
 struct Snapshot {
-    /// End of the time in which it serves requests.
+    /// Time until which the snapshot serves requests.
     fresh_until: Instant,
     writes: u64,
     listing: Arc<Listing>,
@@ -66,7 +66,7 @@ impl Drop for Listing {
 }
 
 impl Listing {
-    /// Where the entries after the name `after` begin.
+    /// Index of the first entry after the name `after`.
     #[must_use]
     pub fn position_after(&self, after: Option<&str>) -> usize {
         after.map_or(0, |after| self.entries.partition_point(|entry| entry.name.as_str() <= after))
@@ -89,14 +89,14 @@ impl Listings {
     /// The entries of the directory at `path`, or the `first` of them.
     ///
     /// # Errors
-    /// The store's error, or that too many bytes are held already.
+    /// The store's error, or [`StoreError::Busy`] if too many bytes are held.
     pub(crate) async fn list(
         &self,
         contents: &dyn Contents,
         path: &ContentPath,
         first: Option<usize>,
     ) -> Result<Arc<Listing>, StoreError> {
-        // No name ends in a slash.
+        // No path ends in a slash.
         let name = first.map_or_else(|| path.joined(), |count| format!("{}/{count}", path.joined()));
         let directory = self.directory(&name);
         let asked = Instant::now();
@@ -104,7 +104,7 @@ impl Listings {
         let writes = self.writes.load(Ordering::Acquire);
         let is_full = self.bytes() >= BYTES_MAX;
         if let Some(snapshot) = latest.as_ref().filter(|snapshot| snapshot.writes == writes)
-            // While clients that do not read hold as much as there may be, their snapshots serve others as well.
+            // If snapshots of slow clients use all memory, they serve other requests even after their time.
             && (is_full || asked < snapshot.fresh_until)
         {
             return Ok(Arc::clone(&snapshot.listing));
@@ -117,7 +117,7 @@ impl Listings {
             None => contents.list(path).await?,
         };
         let listing = Arc::new(self.hold(entries));
-        // Where reading takes long, it is not done all the time.
+        // A directory that takes long to read is read for at most half the time.
         let fresh_until = Instant::now() + begun.elapsed();
         *latest = Some(Snapshot { fresh_until, writes, listing: Arc::clone(&listing) });
         Ok(listing)
@@ -141,7 +141,7 @@ impl Listings {
         Ok(Arc::new(self.hold(contents.list_part(path, after, count).await?)))
     }
 
-    /// Leave to read a directory.
+    /// Permission to read a directory.
     async fn scan(&self) -> Result<SemaphorePermit<'_>, StoreError> {
         while self.bytes() >= BYTES_MAX {
             if !forget_oldest(&mut lock(&self.directories)) {
@@ -158,7 +158,7 @@ impl Listings {
         Listing { entries, bytes, all: Arc::clone(&self.bytes) }
     }
 
-    /// Notes a write: older snapshots do not serve requests from now on.
+    /// Notes a write: snapshots from before it serve no more requests.
     pub(crate) fn note_write(&self) {
         self.writes.fetch_add(1, Ordering::AcqRel);
     }
@@ -168,7 +168,7 @@ impl Listings {
         self.bytes.load(Ordering::Acquire)
     }
 
-    /// Forgets snapshots that no client reads or requested lately. Called once a second.
+    /// Drops snapshots that no client reads or has requested recently. Called once a second.
     pub(crate) fn expire(&self) {
         lock(&self.directories).retain(|_, directory| {
             let is_fresh = directory
@@ -194,7 +194,8 @@ impl Listings {
 }
 
 impl Directory {
-    /// Whether it is being asked for or read. Its holder has locked all directories, so that no other can begin to.
+    /// True if a request waits for the snapshot or reads it. The caller holds the lock of all directories, so that no other
+    /// request can begin to.
     fn is_used(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1
             || self
@@ -204,7 +205,7 @@ impl Directory {
     }
 }
 
-/// Forgets the directory with the oldest request of those not in use; false if all are in use.
+/// Drops the unused directory with the oldest request; false if all are in use.
 fn forget_oldest(directories: &mut HashMap<String, Arc<Directory>>) -> bool {
     let unused = directories.iter().filter(|(_, directory)| !directory.is_used());
     let oldest = unused.min_by_key(|(_, directory)| directory.last_request.load(Ordering::Acquire));

@@ -1,11 +1,11 @@
-//! Figures of the machine. Not here: reading them (the server passes a function that does).
+//! Figures of the machine. Not here: reading them (the server passes a function for that).
 
 /// Figures of the machine: counts since its start, and levels.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct MachineSample {
-    /// Processor seconds spent busy, over all processors.
+    /// Busy processor seconds, over all processors.
     pub cpu_busy_seconds: f64,
-    /// Processor seconds there were, over all processors.
+    /// Elapsed processor seconds, busy or idle, over all processors.
     pub cpu_total_seconds: f64,
     /// Processor seconds of this process.
     pub process_seconds: f64,
@@ -19,5 +19,5 @@ pub struct MachineSample {
     pub interface_bytes: u64,
 }
 
-/// Reads them; none if they cannot be read.
+/// Function that reads the figures; returns `None` if they cannot be read.
 pub type MachineReader = fn() -> Option<MachineSample>;

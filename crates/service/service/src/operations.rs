@@ -1,6 +1,6 @@
-//! Jobs, webhooks, certificates and settings, as front ends show and steer them.
+//! Operations on jobs, webhooks, certificates and settings, for front ends.
 //!
-//! Not here: running them (crate `automation`; the server passes an object that does).
+//! Not here: running jobs and webhooks (the crate `automation`; the server passes an object for that).
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -16,16 +16,16 @@ pub use crate::client::Requester;
 use crate::contents::ContentPath;
 use crate::lock::lock;
 
-/// Why a job is not begun or stopped.
+/// Reason why a job is not begun or stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
-    /// There is none of this name.
+    /// No job has this name.
     #[error("there is no job of this name; /api/v1/jobs lists those there are")]
     Unknown,
-    /// It cannot be begun twice.
+    /// The job runs already.
     #[error("it runs already")]
     Runs,
-    /// It cannot be stopped.
+    /// The job does not run.
     #[error("it does not run")]
     RunsNot,
     /// Only `keep` jobs remove contents.
@@ -36,10 +36,10 @@ pub enum JobError {
         "there is no quota of this folder that overwrites the oldest contents; /api/v1/quotas lists those there are"
     )]
     NoRing,
-    /// Each dry run reads a folder: one at a time does.
+    /// Another dry run is under way: there is one at a time, since each reads a folder.
     #[error("another dry run is under way; try again when it is over")]
     LooksAlready,
-    /// Nothing is begun any more.
+    /// The server drains.
     #[error("the server is about to stop")]
     Stopping,
 }
@@ -47,9 +47,9 @@ pub enum JobError {
 /// The settings in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsInForce {
-    /// A strong entity tag, with its quotes: another one for other settings.
+    /// A strong entity tag of the settings, with its quotes.
     pub tag: String,
-    /// All of them, by key.
+    /// All settings, by key.
     pub settings: Vec<SettingEntry>,
 }
 
@@ -57,35 +57,35 @@ pub struct SettingsInForce {
 pub struct SettingsChange {
     /// The new values.
     pub values: SettingsPatch,
-    /// True if the settings with this tag may be changed.
+    /// Predicate on the present tag: true if these settings may be changed.
     pub applies_to: Box<dyn Fn(&str) -> bool + Send>,
 }
 
-/// Why settings are not changed.
+/// Reason why settings are not changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// They have changed since the client saw them.
+    /// The settings have changed since the client read them.
     #[error("the settings were changed since: read them again")]
     Outdated,
-    /// It is none that can be changed so.
+    /// This setting can be changed in the file only.
     #[error("`{0}` is not changed here: write it into the configuration file")]
     NotHere(String),
-    /// Something before the file sets it.
+    /// An option or variable that overrides the file sets it.
     #[error("`{0}` is set by {1}, which goes before the configuration file: change it there")]
     SetBy(String, String),
-    /// The keys stand in several files.
+    /// The keys are in several files.
     #[error("these keys stand in several files; change those of one at a time: {0}")]
     SeveralFiles(String),
-    /// There is no file.
+    /// There is no configuration file.
     #[error("the server was started without a configuration file (`--config`), so that nothing could be kept")]
     NoFile,
-    /// They would be no configuration.
+    /// The result would not be a valid configuration.
     #[error("{0}")]
     Invalid(String),
     /// The file cannot be read or written.
     #[error("nothing was changed: {0}")]
     File(String),
-    /// Too much waits, or the server is about to stop.
+    /// Too many requests wait, or the server is about to stop.
     #[error("too many requests for settings are under way, or the server is about to stop")]
     Busy,
 }
@@ -96,37 +96,37 @@ pub type PendingSettings = oneshot::Receiver<Result<SettingsInForce, SettingsErr
 /// A thumbnail that is being made.
 pub type PendingThumbnail = oneshot::Receiver<Option<Bytes>>;
 
-/// The rule by which a dry run looks for the contents that would go.
+/// The rule of a dry run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalRule {
-    /// That of a `keep` job in force.
+    /// The rule of a configured `keep` job.
     Job(String),
-    /// That of a ring in force: a quota, by its folder, that overwrites the oldest contents.
+    /// The rule of a configured ring (a quota that overwrites the oldest contents), by its folder.
     Quota(String),
-    /// This one, which needs not be in force.
+    /// This rule, which need not be configured.
     Limits(RemovalLimits),
 }
 
-/// The limits of a folder, as a `keep` job has them.
+/// The limits of a `keep` job for a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovalLimits {
     /// The folder.
     pub folder: ContentPath,
-    /// Contents that are older go.
+    /// Older contents are removed.
     pub max_age: Option<Nanos>,
-    /// The oldest go until no more than this is left.
+    /// The oldest contents are removed until at most this is left.
     pub max_size: Option<ByteCount>,
-    /// Contents that are younger stay in any case.
+    /// Younger contents stay in any case.
     pub min_age: Nanos,
-    /// So do these, and all that lies below them.
+    /// These paths stay, with everything below them.
     pub protected: Vec<ContentPath>,
 }
 
 impl RemovalLimits {
-    /// `min_age` of a rule that names none: an upload of the last hour may still be in use.
+    /// Default of `min_age`: an upload of the last hour may still be in use.
     pub const MIN_AGE: Nanos = Nanos::from_secs(3600);
 
-    /// The key that contradicts the others, and the reason.
+    /// The key that contradicts the others, with the reason.
     #[must_use]
     pub fn contradiction(&self) -> Option<(&'static str, &'static str)> {
         match self.max_age {
@@ -142,7 +142,7 @@ impl RemovalLimits {
     }
 }
 
-/// Jobs, webhooks, certificates and settings. Called on the threads of connections: nothing here waits.
+/// Port to jobs, webhooks, certificates and settings. The threads of connections call it, so no call may block.
 pub trait Operations: Send + Sync + 'static {
     /// All jobs.
     fn jobs(&self) -> Vec<JobStatus>;
@@ -159,8 +159,8 @@ pub trait Operations: Send + Sync + 'static {
     /// There is none of this name, or it does not run.
     fn stop_job(&self, name: &str, by: Requester<'_>) -> Result<(), JobError>;
 
-    /// Begins to look which contents would go now; nothing is removed. The answer is an error in words if the folder cannot be looked
-    /// through.
+    /// Begins a dry run, which finds the contents that would be removed now. If the folder cannot be read, the answer has an
+    /// error text.
     ///
     /// # Errors
     /// There is no such job or ring, or another look is under way.
@@ -189,12 +189,12 @@ pub trait Operations: Send + Sync + 'static {
 #[derive(Default)]
 pub struct StartedOperations {
     started: OnceLock<Weak<dyn Operations>>,
-    /// When disks, volumes and quotas are full, as of the last look.
+    /// The latest forecasts of the times at which disks, volumes and quotas become full.
     forecasts: Mutex<Vec<Forecast>>,
 }
 
 impl StartedOperations {
-    /// Shows and steers these from now on, for as long as they live. Has no effect the second time.
+    /// Sets the object that performs the operations, while it exists. Only the first call has an effect.
     pub fn begin(&self, operations: &Arc<dyn Operations>) {
         let _ = self.started.set(Arc::downgrade(operations));
     }
@@ -221,13 +221,13 @@ impl StartedOperations {
         self.get().map_or_else(Vec::new, |operations| operations.certificates())
     }
 
-    /// When each disk, volume and quota is full at its present rate, as of a minute ago at most.
+    /// The time at which each disk, volume and quota becomes full at its present rate; at most a minute old.
     #[must_use]
     pub fn forecasts(&self, _permit: &Permit<ToObserve>) -> Vec<Forecast> {
         lock(&self.forecasts).clone()
     }
 
-    /// Shows these forecasts from now on.
+    /// Sets the forecasts.
     pub fn show_forecasts(&self, forecasts: Vec<Forecast>) {
         *lock(&self.forecasts) = forecasts;
     }
@@ -265,15 +265,15 @@ impl StartedOperations {
         self.get().is_some_and(|operations| operations.test_webhook(name))
     }
 
-    /// The thumbnail of the permit's content, a JPEG; none where it has none, or too many wait.
+    /// The thumbnail of the permit's content, a JPEG; `None` if it has none, or too many requests wait.
     pub async fn thumbnail(&self, permit: Permit<ToRead>, client: Client) -> Option<Bytes> {
         self.get()?.thumbnail(permit, client).await.ok().flatten()
     }
 
-    /// The settings in force, after a change of them if there is one.
+    /// The settings in force, after the requested change.
     ///
     /// # Errors
-    /// They are not changed, or cannot be looked up now.
+    /// The settings are not changed, or cannot be read now.
     pub async fn settings(
         &self,
         change: Option<SettingsChange>,

@@ -1,7 +1,7 @@
-//! The rate of a stream: the requested rate, the rate named by the player, the rate that the content needs, the rate set
-//! for the path.
+//! The rate of a stream: the first that is known of the requested rate, the player's rate, the rate that the content needs, and
+//! the rate set for the path.
 //!
-//! Promise: in that order. Not here: admission; how a request says it (the front ends).
+//! Not here: admission; the form of the rate in a request (the front ends).
 
 use api::RateOrigin;
 use schedule::pace::BURST_FACTOR;
@@ -16,12 +16,12 @@ pub struct RateTerms {
     pub rate: RequestedRate,
     /// The start burst.
     pub burst: Option<Nanos>,
-    /// A segment may be sent faster than at the rate, up to this.
+    /// Upper limit at which a segment may be sent faster than at the rate.
     pub ceiling: Option<BitRate>,
 }
 
-/// A read that lasts no longer at its rate is a segment: the player asks for the next one when it has it all, so it can
-/// only fill its buffer if that takes less time than to play it.
+/// Longest playing time of a read that counts as a segment. A player requests the next segment when it has all of the last one,
+/// so it can fill its buffer only if a segment is sent faster than it plays.
 const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
 /// A client without an account or link may request at most this multiple of a content's need. Chosen: the need is a mean, which variable
@@ -33,13 +33,13 @@ const NEED_FACTOR: u64 = 2;
 pub enum RequestedRate {
     /// A rate.
     Rate(BitRate),
-    /// As fast as can be: best-effort.
+    /// Best effort, as fast as possible.
     Bulk,
-    /// Nothing: the content's own.
+    /// None: the content's own rate.
     Unstated,
 }
 
-/// How a request is to be served.
+/// The terms by which a request is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// At this rate, with a burst ahead of it at the start.
@@ -49,7 +49,7 @@ pub enum Decision {
         /// Start burst.
         burst_bytes: u64,
     },
-    /// At the rate that is left over.
+    /// As best effort.
     BestEffort,
 }
 
@@ -63,7 +63,7 @@ impl Decision {
         }
     }
 
-    /// The start burst with which `payload` bytes arrive at a mean rate of `ceiling`, or as near as the pace allows.
+    /// The start burst with which `payload` bytes arrive at a mean rate of `ceiling`, or as close to it as the pace allows.
     pub(crate) fn ahead(self, payload: u64, ceiling: BitRate) -> Self {
         match self {
             Self::Constant { rate, burst_bytes } if payload <= rate.bytes_in(SEGMENT_MAX) && ceiling > rate => {
@@ -77,8 +77,8 @@ impl Decision {
 }
 
 impl RateTerms {
-    /// The terms of a client without an account or a link, for a content of `size` bytes: a rate far above the need of the content counts
-    /// as unstated, but for a segment, whose own rate says little of the next one's. See decisions/0086.
+    /// The terms of a client without an account or a link, for a content of `size` bytes: a rate far above the content's need
+    /// is ignored, except for a segment, whose own need says little about the next segment's. See decisions/0086.
     pub(crate) fn within_need(mut self, media: Option<MediaRate>, size: u64) -> Self {
         if let (RequestedRate::Rate(rate), Some(media)) = (self.rate, media)
             && size > rate.bytes_in(SEGMENT_MAX)
@@ -99,7 +99,7 @@ impl RateTerms {
         }
     }
 
-    /// The source of that rate.
+    /// The source of the stream's rate.
     #[must_use]
     pub const fn origin(self, media: Option<MediaRate>, of_path: Option<BitRate>) -> RateOrigin {
         match (self.rate, media, of_path) {

@@ -10,19 +10,20 @@ use crate::contents::StoreError;
 use crate::media_service::MediaService;
 use crate::name_index::NamedItem;
 
-/// Names compared until other work of the thread has its turn.
+/// Names compared before other work of the thread gets its turn.
 const NAMES_PER_TURN: usize = 2000;
 
 /// The result of a search.
 #[derive(Debug)]
 pub struct SearchResult {
-    /// Items that match, those with names that begin with the text first.
+    /// Matching items, first those whose names begin with the text.
     pub items: Vec<NamedItem>,
-    /// Further items match, there are more names than a snapshot holds, or a folder was not readable.
+    /// True if further items match, a snapshot could not hold all names, or a folder was not readable.
     pub is_part: bool,
 }
 
-/// The first `count` items below the permit's folder that match `text`: each word of it is in their path, and one in their name.
+/// The first `count` items below the permit's folder that match `text`: each word of `text` occurs in the path, and one of them
+/// in the name.
 ///
 /// # Errors
 /// As the store reports of the folder of all contents.
@@ -61,7 +62,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// True if each word is in the path, and one of them in its last name.
+/// True if each word occurs in the path, and one of them in its last name.
 fn matches(path: &str, words: &[String]) -> bool {
     let name = name_of(path);
     words.iter().any(|word| name.contains(word.as_str())) && words.iter().all(|word| path.contains(word.as_str()))

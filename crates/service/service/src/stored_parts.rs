@@ -1,18 +1,18 @@
-//! The parts of an upload that is continued: contents under hidden names in the folder of its target.
+//! The parts of a resumable upload: contents under hidden names in the folder of its target.
 
 use crate::contents::ContentPath;
 
-/// Parts of an upload at most: more would come of requests of a few bytes only.
+/// Most parts of an upload: only requests of a few bytes each would make more.
 pub(crate) const PARTS_MAX: usize = 100_000;
 
 /// The parts of an upload, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct StoredParts {
     id: String,
-    /// The upload, the offset and the bytes of each.
+    /// The upload, and the offset and length of each part.
     pub(crate) parts: Vec<(String, u64, u64)>,
     pub(crate) end: u64,
-    /// They were looked up since the server's start.
+    /// True if the parts were looked up since the server's start.
     pub(crate) is_known: bool,
 }
 
@@ -30,7 +30,7 @@ impl StoredParts {
         self.end += bytes;
     }
 
-    /// Puts the parts of another behind these.
+    /// Appends the parts of another upload.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.parts.extend(other.parts.iter().cloned());
         self.end += other.end;

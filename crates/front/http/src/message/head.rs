@@ -1,4 +1,4 @@
-//! Request heads: read by ourselves, because the socket of a paced read leaves for the data plane.
+//! Parser of request heads. It is our own, because the socket of a paced read passes to the data plane.
 //!
 //! Promise: bounded (16 KiB, 100 fields), never panics, and refuses a head that two parsers could read differently
 //! (request smuggling: conflicting lengths, folded lines, unknown codings). Not here: the body. See RFC 9112.
@@ -30,7 +30,7 @@ pub struct RequestHead {
     pub method: Method,
     /// The target's path, still percent-encoded: starts with `/`, or is `*`.
     pub path: String,
-    /// The text after the `?`, if there is one.
+    /// The part of the target after `?`, if there is one.
     pub query: Option<String>,
     /// HTTP/1.0 or 1.1.
     pub version: HttpVersion,
@@ -38,35 +38,35 @@ pub struct RequestHead {
     pub headers: HeaderMap,
     /// Framing of the body.
     pub body: BodyFraming,
-    /// The client sends the body after `100 Continue`.
+    /// The client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// The client lets the connection be used again.
+    /// The client allows further requests on the connection.
     pub keep_alive: bool,
-    /// Bytes the head took.
+    /// Length of the head in bytes.
     pub bytes: usize,
 }
 
-/// The versions spoken here.
+/// The supported versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpVersion {
     /// HTTP/1.0.
     Http10,
     /// HTTP/1.1.
     Http11,
-    /// HTTP/2: hyper reads such heads.
+    /// HTTP/2, whose heads hyper parses.
     Http2,
 }
 
 /// Framing of a request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyFraming {
-    /// The number of bytes that follow (zero: no body).
+    /// By its length in bytes (zero: no body).
     Length(u64),
     /// `Transfer-Encoding: chunked`.
     Chunked,
 }
 
-/// Reason for the refusal of a head. The text is fit to be shown to the client.
+/// Reason of the refusal of a head. Its text may be shown to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
     /// Longer than [`HEAD_BYTES_MAX`] or more than [`FIELDS_MAX`] fields.
@@ -110,7 +110,7 @@ pub enum HeadError {
 /// Reads a head from the start of `bytes`; `None` if its end has not come yet.
 ///
 /// # Errors
-/// As soon as it is certain that no acceptable head will come.
+/// The reason, as soon as further bytes cannot make the head acceptable.
 pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     let window = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
@@ -150,7 +150,7 @@ pub fn parse_head(bytes: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     Ok(Some(RequestHead { method, path, query, version, headers, body, expects_continue, keep_alive, bytes }))
 }
 
-/// An unfinished head: wait for more, unless it is too long already.
+/// The result for an unfinished head: `None`, or an error if it is too long already.
 fn still_coming(bytes: &[u8], window: &[u8]) -> Result<Option<RequestHead>, HeadError> {
     if bytes.len() < HEAD_BYTES_MAX {
         return Ok(None);
@@ -175,7 +175,7 @@ fn from_httparse(error: httparse::Error, window: &[u8]) -> HeadError {
     }
 }
 
-/// The head as one of HTTP/1.1 if it is of a later HTTP/1.x: it is read as of the latest that is known (RFC 9110 §2.5).
+/// The head with the version HTTP/1.1 if it has a later HTTP/1.x, which is treated as the latest known version (RFC 9110 §2.5).
 fn as_http11(window: &[u8]) -> Option<Vec<u8>> {
     let minor = window.windows(8).position(|word| word == b" HTTP/1.")? + 8;
     let mut head = window.to_vec();
@@ -183,8 +183,8 @@ fn as_http11(window: &[u8]) -> Option<Vec<u8>> {
     Some(head)
 }
 
-/// True if the first line is three words, the last `HTTP/` and something: another version, not another protocol, nor a
-/// target with a blank in it.
+/// True if the first line has three words, of which the last begins with `HTTP/`: the request has another version, not another
+/// protocol, and no blank in its target.
 fn names_http(window: &[u8]) -> bool {
     let line = window.split(|b| *b == b'\n').find(|line| line.len() > 1).unwrap_or_default();
     let mut words = line.split(|b| *b == b' ').skip(2);
@@ -201,15 +201,15 @@ fn collect_fields(fields: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadErro
     Ok(headers)
 }
 
-/// A request target, taken apart.
+/// The components of a request target.
 struct RequestTarget {
-    /// Of an absolute target: the server that the request is for; it overrides Host (RFC 9112 §3.2.2).
+    /// Server in an absolute target, which overrides Host (RFC 9112 §3.2.2).
     authority: Option<HeaderValue>,
     path: String,
     query: Option<String>,
 }
 
-/// Origin form, absolute form (a proxy's habit, RFC 9112 §3.2.2: must be accepted) or `*`.
+/// Splits a target in origin form, in absolute form (sent to proxies; servers must accept it, RFC 9112 §3.2.2), or `*`.
 fn split_target(method: &Method, target: &str) -> Result<RequestTarget, HeadError> {
     if target == "*" && *method == Method::OPTIONS {
         return Ok(RequestTarget { authority: None, path: "*".to_owned(), query: None });
@@ -260,14 +260,14 @@ fn framing(headers: &HeaderMap, version: HttpVersion) -> Result<BodyFraming, Hea
     if lengths.next().is_some() || text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
         return Err(HeadError::ContentLength);
     }
-    // Digits that are no number are too many.
+    // Digits that do not parse are a number beyond 64 bits.
     match text.parse() {
         Ok(length @ 0..=LENGTH_MAX) => Ok(BodyFraming::Length(length)),
         Ok(_) | Err(_) => Err(HeadError::LengthTooLarge),
     }
 }
 
-/// Transfer codings end with `chunked`, which stands there once; without that, the end of the body is a guess (RFC 9112 §6.3).
+/// Checks that the only transfer coding is `chunked`, once: without it at the end, the end of the body is unknown (RFC 9112 §6.3).
 fn chunked(headers: &HeaderMap, version: HttpVersion) -> Result<(), HeadError> {
     let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
     let codings: Vec<&[u8]> = members(headers, &TRANSFER_ENCODING).collect();
@@ -288,13 +288,13 @@ fn check_expectation(headers: &HeaderMap) -> Result<(), HeadError> {
     if all_known { Ok(()) } else { Err(HeadError::Expectation) }
 }
 
-/// RFC 9112 §9.3.
+/// True if the connection persists (RFC 9112 §9.3).
 fn keep_alive(headers: &HeaderMap, version: HttpVersion) -> bool {
     let has = |wanted: &[u8]| members(headers, &CONNECTION).any(|option| option.eq_ignore_ascii_case(wanted));
     !has(b"close") && (version == HttpVersion::Http11 || has(b"keep-alive"))
 }
 
-/// The members of a field that is a list, over all its lines; empty ones do not count (RFC 9110 §5.6.1).
+/// The non-empty members of a list field, over all its lines (RFC 9110 §5.6.1).
 fn members<'a>(headers: &'a HeaderMap, field: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
     let lines = headers.get_all(field).iter();
     lines
@@ -406,7 +406,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(2000))]
 
-        /// Any bytes: an answer, never a panic; a head found is within the given bytes.
+        /// Any bytes give a result without a panic, and a parsed head lies within them.
         #[test]
         fn any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..600)) {
             if let Ok(Some(head)) = parse_head(&bytes) {
@@ -414,7 +414,7 @@ mod tests {
             }
         }
 
-        /// A good head with one byte changed, dropped or doubled: an answer, never a panic.
+        /// A valid head with one byte changed, dropped or doubled gives a result without a panic.
         #[test]
         fn a_spoilt_head(at in 0usize..100, byte in any::<u8>(), how in 0u8..3) {
             let good = b"PUT http://h/media/a?rate=8M HTTP/1.1\r\nHost: h\r\nContent-Length: 12\r\nConnection: close\r\n\r\n";
@@ -428,7 +428,7 @@ mod tests {
             let _ = parse_head(&bytes);
         }
 
-        /// A head means the same however it arrives: no prefix of it is complete or refused.
+        /// The result does not depend on the pieces in which a head arrives: no prefix is complete or refused.
         #[test]
         fn prefixes_are_incomplete(cut in 0usize..66) {
             let good = b"GET /media/a?rate=8M HTTP/1.1\r\nHost: h\r\nRange: bytes=0-99, -5\r\n\r\n";
