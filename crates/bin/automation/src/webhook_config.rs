@@ -1,4 +1,4 @@
-//! Webhooks as the configuration describes them.
+//! Configuration of webhooks.
 
 use std::path::PathBuf;
 
@@ -7,11 +7,11 @@ use units::Nanos;
 /// A webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookConfig {
-    /// Its name, once among all webhooks.
+    /// Its name, unique among all webhooks.
     pub name: String,
-    /// Kinds of events that it gets.
+    /// Kinds of events that it receives.
     pub events: Vec<String>,
-    /// A target that takes longer has failed.
+    /// Time after which an attempt counts as failed.
     pub timeout: Nanos,
     /// The receiver of the events.
     pub target: WebhookTarget,
@@ -20,11 +20,11 @@ pub struct WebhookConfig {
 /// The receiver of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WebhookTarget {
-    /// An address that the event is posted to.
+    /// An address to which the event is sent by POST.
     Url {
         /// The address.
         url: String,
-        /// A file with the secret that signs.
+        /// A file with the secret that signs the request.
         secret: PathBuf,
     },
     /// A program that reads the event from its standard input.

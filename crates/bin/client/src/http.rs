@@ -1,4 +1,4 @@
-//! Requests and their errors.
+//! HTTP requests to an Isocast server, and their errors.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -14,20 +14,20 @@ use ureq::{Agent, Body, SendBody};
 
 use crate::tls::{self, machines_authorities};
 
-/// Largest answer that is read: all streams that a server can carry, twenty times over.
+/// Largest answer that is read: twenty times the list of all streams that a server can carry.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// Largest body of an error that is looked at.
+/// Largest body of an error that is read.
 const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
 /// Longest wait for a server that neither takes nor sends anything: a start may wait 5 s for its turn.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Server of a command that names none.
+/// Address of the server if a command names none.
 pub const USUAL_SERVER: &str = "http://127.0.0.1:8080";
 
-/// Before the text of a token.
+/// Beginning of each token's text.
 const TOKEN_PREFIX: &str = "isocast_";
 
-/// Account and password of a client, or its token, as its requests carry them.
+/// The `Authorization` value of a client: its account and password, or its token.
 #[derive(Debug, Clone)]
 pub struct Login(String);
 
@@ -35,7 +35,7 @@ impl Login {
     /// Reads `name:password`, or a token, from a file.
     ///
     /// # Errors
-    /// It cannot be read, or holds something else.
+    /// The file cannot be read, or holds neither.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let text = text.trim_end_matches(['\r', '\n']);
@@ -47,7 +47,7 @@ impl Login {
     }
 }
 
-/// The rate is too high: a lower one would be granted, as the reason says.
+/// The server refused a rate and would grant a lower one, which the text names.
 #[derive(Debug)]
 pub struct RateRefusal(pub String);
 
@@ -59,7 +59,7 @@ impl std::fmt::Display for RateRefusal {
 
 impl std::error::Error for RateRefusal {}
 
-/// The server was not reached, or does not answer: no other question would fare better.
+/// The server was not reached, or does not answer: other requests would fail in the same way.
 #[derive(Debug)]
 pub struct NoAnswer(&'static str);
 
@@ -79,7 +79,7 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// Makes a client, without a request yet.
+    /// Makes a client; sends nothing yet.
     #[must_use]
     pub fn new(login: Option<Login>) -> Self {
         let config = Agent::config_builder()
@@ -94,7 +94,7 @@ impl HttpClient {
         Self { agent: config.build().new_agent(), login }
     }
 
-    /// A request without a body; the answer has any status.
+    /// Sends a request without a body and returns the answer, whatever its status.
     ///
     /// # Errors
     /// The server is not reached, or is silent for a minute.
@@ -102,7 +102,7 @@ impl HttpClient {
         self.send(method, url, fields, SendBody::none())
     }
 
-    /// A request with a body; the answer has any status.
+    /// Sends a request with a body and returns the answer, whatever its status.
     ///
     /// # Errors
     /// As [`HttpClient::ask`].
@@ -124,10 +124,10 @@ impl HttpClient {
         self.agent.run(request).map_err(explained).with_context(|| url.to_owned())
     }
 
-    /// Reads a document, or posts a form for one, with this `Authorization`: its status, and at most `limit` bytes.
+    /// Fetches a document by GET, or by POST of a form, with this `Authorization`. Returns the status and at most `limit` bytes.
     ///
     /// # Errors
-    /// As [`HttpClient::ask`]; it is longer.
+    /// As [`HttpClient::ask`]; the document is longer.
     pub fn document(
         &self,
         url: &str,
@@ -152,7 +152,7 @@ impl HttpClient {
     /// Reads a JSON document, 64 MiB at most.
     ///
     /// # Errors
-    /// As [`HttpClient::ask`]; the server's own, if it refuses; it is another document.
+    /// As [`HttpClient::ask`]; the server's refusal; the answer is not the expected document.
     pub fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> anyhow::Result<T> {
         let answer = self.ask("GET", url, &[])?;
         let mut answer = expect(answer, &[200])?;
@@ -163,11 +163,11 @@ impl HttpClient {
     }
 }
 
-/// Errors of a connection that its other end closed or reset; an end before a head is an unexpected end.
+/// Errors of a connection that the server closed or reset; an end before the head of an answer is `UnexpectedEof`.
 const ENDED: [ErrorKind; 4] =
     [ErrorKind::BrokenPipe, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted, ErrorKind::UnexpectedEof];
 
-/// The error in words that name its probable cause, or its remedy.
+/// The error, with its probable cause or its remedy.
 #[must_use]
 pub fn explained(error: ureq::Error) -> anyhow::Error {
     if let Some(remedy) = tls::remedy(&error) {
@@ -200,11 +200,11 @@ pub fn expect(mut answer: Response<Body>, statuses: &[u16]) -> anyhow::Result<Re
     let detail = problem["detail"].as_str().map_or_else(|| "the server does not say why".to_owned(), str::to_owned);
     match problem["grantable_bps"].as_u64() {
         Some(1..) => Err(RateRefusal(format!("{status}: {detail}")).into()),
-        // A server that starts or stops answers so: another attempt is as good as after no answer.
+        // A server that starts or stops answers in this way: the caller may try again, as after no answer.
         _ if matches!(problem["resource"].as_str(), Some("draining" | "starting")) => {
             Err(NoAnswer("the server is starting, or about to stop").into())
         }
-        // Answers to HEAD have no document.
+        // An answer to HEAD has no problem document.
         _ if status == 503 && text.is_empty() => Err(NoAnswer("the server does not answer at present (503)").into()),
         _ => bail!("{status}: {detail}"),
     }

@@ -1,7 +1,7 @@
 //! Requests of commands to an Isocast server, over HTTP and TLS: documents of its API, and contents.
 //!
-//! Promise: an answer that is an error reaches the caller in the server's own words; a server that neither takes nor sends for a minute is
-//! given up. Not here: the commands that use the answers.
+//! Promise: the caller gets an error of the server in the server's own words; a request fails if the server neither takes nor
+//! sends bytes for a minute. Not here: the commands that use the answers.
 
 mod http;
 mod names;

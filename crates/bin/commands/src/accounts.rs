@@ -1,4 +1,4 @@
-//! The accounts of a server, as commands find and change them: in its state folder, whether it runs or not.
+//! Access of commands to the accounts in a server's state folder, whether the server runs or not.
 //!
 //! Promise: a change is in force on a running server when the command ends. Not here: the database (the crate `accounts`).
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 use service::account_changes::{AccountChange, Changed};
 use units::Nanos;
 
-/// The state folder of a server, and whether a command prints JSON.
+/// Arguments of commands on accounts.
 #[derive(Debug, Args)]
 pub(crate) struct StateOfServer {
     /// State folder of the server
@@ -66,7 +66,7 @@ impl StateOfServer {
         Ok(())
     }
 
-    /// Makes a change that has a new credential as its result.
+    /// Makes a change that returns a new credential.
     pub(crate) fn make(&self, change: AccountChange) -> anyhow::Result<(i64, String)> {
         match self.change(change)? {
             Changed::New { id, text } => Ok((id, text)),
@@ -80,14 +80,14 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The end of a span from now, seconds since 1970.
+/// The time after a span from now, seconds since 1970.
 pub(crate) fn ends_after(span: Nanos) -> anyhow::Result<u64> {
     let seconds = span.0.div_ceil(1_000_000_000);
     ensure!(seconds > 0, "a credential that expires at once is of no use");
     Ok(now().saturating_add(seconds))
 }
 
-/// A time as people read it.
+/// Text of a time.
 pub(crate) fn shown(time: u64) -> String {
     // Formatting panics beyond the year 9999.
     httpdate::fmt_http_date(UNIX_EPOCH + std::time::Duration::from_secs(time.min(253_402_300_799)))

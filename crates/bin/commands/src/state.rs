@@ -16,9 +16,9 @@ pub struct StateCommand {
 
 #[derive(Debug, Subcommand)]
 enum StateSubcommand {
-    /// Write a copy of the database as it is now, whether the server runs or not.
+    /// Write a copy of the present database, whether the server runs or not.
     Backup {
-        /// The file to write, which must not be there yet.
+        /// The file to write, which must not exist.
         file: PathBuf,
         #[command(flatten)]
         state: StateOfServer,

@@ -1,9 +1,9 @@
 //! `isocast cp`: copies or reads files at a given rate, between folders and Isocast servers.
 //!
-//! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page
-//! cache where their file system can do that; a copy gets its name when it is whole and durable. Bytes that are read from a
-//! server or sent to one go through that server's schedule, at a rate that it has admitted. After a file that cannot be copied the next one
-//! follows; the end names it. Not here: reading and writing of either end (`local`, crate `client`).
+//! Promise: the rate is kept as the server keeps it (`schedule::pace`); local files are read and written past the page cache
+//! where their file system can do that; a copy gets its name when it is whole and durable. Bytes read from a server or sent to
+//! a server pass that server's schedule, at a rate that it admitted. A file that cannot be copied is skipped and named at the
+//! end. Not here: reading and writing at either end (`local`, the crate `client`).
 
 mod command;
 mod failures;
@@ -37,14 +37,14 @@ pub use report::{PASSED_OVER, Summary};
 pub use served::OwnFolder;
 use shared::{LocalServer, SharedFolder};
 
-/// Read at once from either end.
+/// Bytes of one read, at either end.
 const READ_BYTES: usize = 1 << 20;
 
 /// One end of a copy.
 pub enum Endpoint {
     /// A file or folder of this machine.
     Here(Folder),
-    /// The same, which a running server serves as well.
+    /// A file or folder of this machine that a running server serves.
     Shared(SharedFolder),
     /// A content or folder of an Isocast server.
     There(Remote),
@@ -65,7 +65,7 @@ impl Endpoint {
         Ok(shared.map_or(Self::Here(folder), Self::Shared))
     }
 
-    /// Its folder on this machine.
+    /// The folder on this machine, if the end is one.
     fn here(&self) -> Option<&Folder> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => Some(folder),
@@ -76,7 +76,7 @@ impl Endpoint {
     /// The files at this end, or the one file that it is.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// There is no file, or the end cannot be read.
     pub fn files(&self) -> anyhow::Result<Tree> {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.files(),
@@ -86,7 +86,7 @@ impl Endpoint {
         }
     }
 
-    /// A file at this end, as it is named to people.
+    /// Name of a file at this end, for messages.
     fn shown(&self, name: &Path) -> String {
         match self {
             Self::Here(folder) | Self::Shared(SharedFolder { folder, .. }) => folder.shown(name),
@@ -106,7 +106,8 @@ impl Endpoint {
         }
     }
 
-    /// Opens a file to be read from `from` on. A server sends it at `rate`, again from where it broke off.
+    /// Opens a file for reading from byte `from`. A server sends it at `rate`; after a broken connection, reading continues at
+    /// the next byte.
     fn open(&self, name: &Path, from: u64, rate: Option<BitRate>) -> anyhow::Result<SourceReader> {
         match self {
             Self::Here(folder) => folder.open(name, from),
@@ -117,7 +118,7 @@ impl Endpoint {
         }
     }
 
-    /// The version of a file that is there already.
+    /// The version of the file of this name at the destination, if it exists.
     fn stored(&self, name: &Path) -> anyhow::Result<Option<FileVersion>> {
         match self {
             Self::Here(folder) => folder.find_version(name),
@@ -127,7 +128,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether this end lies in the other, or is that.
+    /// True if this end lies in the other, or is the same.
     fn is_within(&self, other: &Self) -> bool {
         let at_server = |end: &Self| match end {
             Self::There(remote) | Self::Shared(SharedFolder { remote, .. }) => Some(remote.clone()),
@@ -147,18 +148,18 @@ impl Endpoint {
         }
     }
 
-    /// Fails for a name that this end cannot have.
+    /// Fails for a name that this end cannot store.
     fn check_name(&self, name: &Path) -> anyhow::Result<()> {
         if matches!(self, Self::Here(_)) { Ok(()) } else { utf8(name).map(drop) }
     }
 
-    /// Whether this end is a server, which does not list a file of this name.
+    /// True if this end is a server that hides files of this name.
     fn hides(&self, name: &Path) -> bool {
         let is_hidden = || name.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
         !matches!(self, Self::Here(_) | Self::Rclone(_)) && is_hidden()
     }
 
-    /// Removes a file, or a folder if nothing is in it: true if it is gone.
+    /// Removes a file or an empty folder; true if it is removed.
     fn remove(&self, (name, is_folder): &Item) -> anyhow::Result<bool> {
         match self {
             Self::Here(folder) => folder.remove(name),
@@ -177,7 +178,7 @@ impl Endpoint {
         self.here()?.mode(name)
     }
 
-    /// Makes a folder, unless it is there, with these permissions if it has any.
+    /// Makes a folder unless it exists, with `mode` if given.
     fn make_folder(&self, name: &Path, mode: Option<u32>) -> anyhow::Result<()> {
         match self {
             Self::Here(folder) => folder.make_folder(name, mode),
@@ -187,7 +188,8 @@ impl Endpoint {
         }
     }
 
-    /// Begins a copy of a file, or continues one of this version if that is kept and asked for. It has its name once it is whole.
+    /// Begins a copy of a file, or continues a kept partial copy of this version if `--resume` asks for it. The copy gets its
+    /// name when it is whole.
     fn begin<'a>(
         &'a self,
         file: &'a SourceFile,
@@ -206,21 +208,21 @@ impl Endpoint {
     }
 }
 
-/// A copy of a file, as it is written.
+/// A copy of a file while it is written.
 trait CopyTarget {
-    /// Bytes that an earlier copy has left.
+    /// Bytes that an interrupted copy has left.
     fn begun_with(&self) -> u64 {
         0
     }
 
-    /// Gives the reason for which nothing will come.
+    /// Ends the copy unfinished, for this reason.
     fn give_up(&mut self, _reason: &str) {}
 
-    /// Writes the bytes behind those, up to `bytes` in all, and gives it its name.
+    /// Writes the remaining bytes, up to `bytes` in all, and gives the copy its name.
     fn finish(self: Box<Self>, reader: &mut PacedReader<'_>, bytes: u64) -> anyhow::Result<()>;
 }
 
-/// A copy that is sent in one piece, anew each time.
+/// A copy that cannot be resumed: each attempt sends all bytes.
 struct WholeCopy<'a, F>(&'a str, F);
 
 fn whole<'a, F>(name: &'a str, send: F) -> Box<dyn CopyTarget + 'a>
@@ -236,12 +238,12 @@ impl<F: FnOnce(&str, &mut PacedReader<'_>) -> anyhow::Result<()>> CopyTarget for
     }
 }
 
-/// As servers take it.
+/// The name as UTF-8, which servers require.
 fn utf8(name: &Path) -> anyhow::Result<&str> {
     name.to_str().context("its name is not UTF-8, which no server can be asked for")
 }
 
-/// True if the stored file is a copy of this version: of the same length, and with its time, if both are known.
+/// True if the stored file is a copy of this version: of the same length, and of the same time, if both times are known.
 fn is_copy(stored: &FileVersion, source: &FileVersion) -> bool {
     // Servers keep no times before 1970.
     let is_same = |(stored, source)| is_same_time(stored, source) || is_same_time(stored, source.max(UNIX_EPOCH));
@@ -261,22 +263,22 @@ fn nanos(time: SystemTime) -> i128 {
     time.duration_since(UNIX_EPOCH).map_or_else(|before| -of(before.duration()), of)
 }
 
-/// How a copy is made.
+/// Options of a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct CopyTerms {
-    /// The rate; none: as fast as may be.
+    /// The rate; `None`: as fast as possible.
     pub rate: Option<BitRate>,
-    /// Files that were copied whole and not changed since are left as they are.
+    /// Skip files that were copied whole and have not changed since.
     pub resume: bool,
-    /// Both sides are read again afterwards, and compared.
+    /// Read both sides again after the copy and compare them.
     pub verify: bool,
 }
 
-/// Copies the file or folder at `source`. `moved` receives the progress, and may stop it. After a file that cannot be copied the next one
-/// follows: the summary names it.
+/// Copies the file or folder at `source`. `moved` receives the progress, and may stop it. A file that cannot be copied is
+/// skipped, and the summary names it.
 ///
 /// # Errors
-/// It was stopped, an end does not answer, or a rate is refused; earlier copies are still there.
+/// The copy was stopped, an end does not answer, or a rate was refused. Copies made before stay.
 pub fn copy(
     source: Endpoint,
     destination: Endpoint,
@@ -292,7 +294,7 @@ pub fn here(path: PathBuf) -> Endpoint {
     Endpoint::Here(Folder::new(path))
 }
 
-/// As [`copy`], as fast as possible; shows its progress.
+/// Copies as [`copy`] does, as fast as possible, and shows the progress.
 pub fn copy_shown(source: Endpoint, destination: Endpoint) -> anyhow::Result<Summary> {
     let moved = Arc::default();
     let shown = pacing::show_progress(&moved);
@@ -335,7 +337,7 @@ fn copy_tree(
     Ok(copying.summary)
 }
 
-/// State that stays the same from file to file.
+/// State of a copy of several files.
 struct Copying<'a> {
     source: &'a Endpoint,
     destination: &'a Endpoint,
@@ -346,7 +348,7 @@ struct Copying<'a> {
 }
 
 impl Copying<'_> {
-    /// Makes the folders; at servers only those that no file makes.
+    /// Makes the folders; at a server only empty ones, since each file makes its own folders.
     fn make_folders(&mut self, tree: &Tree) {
         let mut folders: Vec<&Path> = tree.folders.iter().map(PathBuf::as_path).collect();
         folders.extend(tree.is_folder.then_some(Path::new("")));
@@ -363,7 +365,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies one file. If a server ends after its answer, waits for it as within a file.
+    /// Copies one file. If the server stops after its answer, waits for the server as within a file.
     fn file_or_wait(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         let mut pauses = REOPEN_PAUSES.iter();
         loop {
@@ -378,7 +380,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Copies one file, unless it is there already.
+    /// Copies one file, unless the destination has it already.
     fn file(&mut self, file: &SourceFile) -> anyhow::Result<()> {
         let shown = self.source.shown(&file.name);
         let began = Instant::now();
@@ -402,7 +404,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// Whether the destination has a copy of this version.
+    /// True if the destination has a copy of this version.
     fn is_copied(&self, file: &SourceFile, version: &FileVersion) -> anyhow::Result<bool> {
         Ok(self.destination.stored(&file.name)?.is_some_and(|stored| is_copy(&stored, version)))
     }
@@ -453,7 +455,7 @@ impl Copying<'_> {
     }
 }
 
-/// Reads until the buffer is full or there is no more.
+/// Reads until the buffer is full or the reader ends.
 fn fill(reader: &mut (impl Read + ?Sized), buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut count = 0;
     while count < buffer.len() {

@@ -1,13 +1,13 @@
-//! Figures of the machine, from `/proc` (proc(5)): the figures of HPSM's `disp`.
+//! Figures of the machine from `/proc` (proc(5)), as in HPSM's `disp`.
 //!
-//! Promise: a look never waits for a disk. Not here: differences and rendering (`service::figures`).
+//! Promise: reading the figures never waits for a disk. Not here: differences and rendering (`service::figures`).
 
 use std::fs;
 
 use service::machine::MachineSample;
 use units::real;
 
-/// The machine as `/proc` shows it now; none if it cannot be read.
+/// The present figures; `None` if `/proc` cannot be read.
 pub fn sample() -> Option<MachineSample> {
     let tick = real(rustix::param::clock_ticks_per_second());
     let (busy, total) = processors(&fs::read_to_string("/proc/stat").ok()?)?;
@@ -33,7 +33,7 @@ fn processors(text: &str) -> Option<(u64, u64)> {
     Some((total.saturating_sub(idle), total))
 }
 
-/// User and system ticks, and resident pages, of `/proc/self/stat`. The name in brackets may hold anything.
+/// User and system ticks, and resident pages, of `/proc/self/stat`. The process name in brackets may contain any character.
 fn process(text: &str) -> Option<(u64, u64)> {
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let number = |at: usize| fields.get(at)?.parse::<u64>().ok();

@@ -1,4 +1,4 @@
-//! Commands of FTP: any bytes give commands or refusals, and these do not depend on how they arrive.
+//! The parser of FTP commands: any bytes give commands or refusals, the same ones in whatever pieces the bytes arrive.
 
 use ftp::command::{CommandError, CommandLines, FtpCommand};
 
@@ -15,7 +15,7 @@ fn commands(bytes: &[u8], piece: usize) -> Vec<Result<FtpCommand, CommandError>>
     found
 }
 
-/// The target.
+/// Fuzz target: parses the bytes whole and in pieces.
 pub fn target(bytes: &[u8]) {
     let Some((first, text)) = bytes.split_first() else { return };
     let whole = commands(text, usize::MAX);

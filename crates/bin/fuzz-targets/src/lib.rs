@@ -1,5 +1,5 @@
-//! Targets of fuzzing: each takes any bytes, as the input of a parser or as orders to damage a volume, and panics where a promise is
-//! broken. `fuzz/` gives them to libFuzzer (`make fuzz`); the tests here give each of them damaged samples.
+//! Targets of fuzzing. Each takes any bytes, as the input of a parser or as orders to damage a volume, and panics if a promise
+//! is broken. `fuzz/` runs the targets under libFuzzer (`make fuzz`); the tests of this crate run them on damaged samples.
 
 pub mod agentx;
 pub mod chunked;

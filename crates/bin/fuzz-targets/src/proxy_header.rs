@@ -1,12 +1,12 @@
-//! The PROXY header before a connection's first byte: any bytes give a client or a refusal; a header is read to its last byte and no
-//! further, and only from a proxy that is trusted.
+//! The PROXY header before a connection's first byte: any bytes give a client or a refusal; a header is read to its last byte
+//! and no further, and only from a trusted proxy.
 
 use std::net::SocketAddr;
 
 use proxy::TrustedProxies;
 use tokio::runtime::Builder;
 
-/// The client that a proxy's bytes name, and the bytes that are left for its connection; none: they are refused.
+/// The client that a proxy's bytes name, and the number of bytes behind the header; `None` if the header is refused.
 fn read(proxies: &TrustedProxies, mut bytes: &[u8]) -> Option<(SocketAddr, usize)> {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let peer = SocketAddr::from(([127, 0, 0, 9], 80));
@@ -14,7 +14,7 @@ fn read(proxies: &TrustedProxies, mut bytes: &[u8]) -> Option<(SocketAddr, usize
     Some((client, bytes.len()))
 }
 
-/// The target.
+/// Fuzz target: reads the header as from a trusted proxy, and as from an address without trust.
 pub fn target(bytes: &[u8]) {
     let networks = vec!["127.0.0.0/8".parse().expect("a network")];
     let trusted = TrustedProxies { networks, send_header: true };

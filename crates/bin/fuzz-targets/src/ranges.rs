@@ -1,8 +1,8 @@
-//! The Range field: the ranges requested lie in the content and are never more than it.
+//! The Range field: parsed ranges lie within the content, and together are never longer than it.
 
 use http::message::range::{Ranges, parse_ranges};
 
-/// The target: a size, and the field's value.
+/// Fuzz target: the bytes are a content's size and the field's value.
 pub fn target(bytes: &[u8]) {
     let Some((size, value)) = bytes.split_first_chunk() else { return };
     let Ok(value) = str::from_utf8(value) else { return };

@@ -126,7 +126,7 @@ fn a_refusal_names_the_content_in_the_way() {
     ] {
         let refused = ask(request, fields);
         assert_eq!(refused.status, 409, "{request}: {}", refused.text());
-        assert_eq!(refused.json()["detail"], "`a/b` is a content, so nothing can lie below it", "{request}");
+        assert_eq!(refused.json()["detail"], "`a/b` is a content, so there can be no name below it", "{request}");
     }
     for request in [
         "GET /media/a/b/c",

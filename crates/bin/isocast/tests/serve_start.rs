@@ -137,7 +137,7 @@ fn limits_of_the_system_are_named_with_the_remedy() {
     for limit in ["ulimit -n", "ulimit -v"] {
         let value = if limit == "ulimit -n" { 10 } else { 200_000 };
         let said = refused(&format!("{limit} {value};"), &folder.path().join("state"));
-        assert!(said.contains(limit) && !said.contains("too much is going on"), "{limit}: {said}");
+        assert!(said.contains(limit) && !said.contains("too many operations are under way"), "{limit}: {said}");
     }
 }
 

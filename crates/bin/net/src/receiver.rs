@@ -1,7 +1,7 @@
 //! The receiving side of a connection.
 //!
-//! Promise: whole messages in the order sent; memory for one message and 128 KiB. A peer that is silent for longer than
-//! a living sender can be, has gone, also where no packet says so (a half-open connection).
+//! Promise: whole messages in the order in which they were sent; memory of one message and 128 KiB. A peer that is silent for
+//! longer than a live sender can be counts as gone, even if no packet reports it (a half-open connection).
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use socket2::Socket;
 use crate::frame::{FrameError, Frames};
 use crate::transport::SILENCE_MAX;
 
-/// The reason that no more messages come.
+/// The reason why no more messages come.
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// The connection failed.
     #[error("the connection is broken")]
     Io(#[from] io::Error),
-    /// It ended within a message.
+    /// The connection ended within a message.
     #[error("the other side stopped in the middle of a message")]
     Amid,
-    /// Nothing came, not even that the other side is still here.
+    /// The peer sent neither messages nor signs of life.
     #[error("nothing was heard for {} s: the other side, or the way to it, has gone", SILENCE_MAX.as_secs())]
     Silent,
-    /// The bytes received are no message.
+    /// The received bytes are no message.
     #[error("the received bytes are no message")]
     Frame(#[from] FrameError),
 }
@@ -42,10 +42,10 @@ impl Receiver {
         Ok(Self { socket, frames: Frames::default(), next })
     }
 
-    /// Waits for the next message; `None` when the other side has said that it was all.
+    /// Waits for the next message; `None` after the peer's end of messages.
     ///
     /// # Errors
-    /// The connection is broken, silent, or carries something else.
+    /// The connection is broken or silent, or its bytes are no message.
     pub fn receive(&mut self) -> Result<Option<&[u8]>, ReceiveError> {
         loop {
             if let Some(place) = self.frames.take()? {
@@ -64,7 +64,7 @@ impl Receiver {
         }
     }
 
-    /// The number of the message that comes next, in the sender's session.
+    /// The number of the next message in the sender's session.
     #[must_use]
     pub fn next_number(&self) -> u64 {
         self.next

@@ -1,4 +1,4 @@
-//! Programs that this one starts in its place: measuring tools and the mount, which a server does without.
+//! Replaces this program by another of Isocast: the measuring tools or the mount, which a server does not need.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 
-/// Arguments that are passed on as they stand, `--help` included.
+/// Arguments that are passed on unchanged, `--help` included.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub struct LabArgs {
@@ -27,10 +27,11 @@ impl LabArgs {
     }
 }
 
-/// Runs a program of Isocast instead of this one: in its folder, else from the path. The targets of make build and install it.
+/// Runs another program of Isocast in place of this one: from this program's folder, else from `PATH`. `build` and `install`
+/// are the make targets that do so for it.
 ///
 /// # Errors
-/// It is not installed.
+/// The program is not installed.
 pub fn become_program(
     name: &str,
     [build, install]: [&str; 2],

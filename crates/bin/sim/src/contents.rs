@@ -1,4 +1,4 @@
-//! Contents and responses: the bytes on the disks, and the parts of them that a delivery asks for.
+//! Contents and responses of a run: the bytes on the disks, and the segments of a delivery.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -14,57 +14,57 @@ use crate::random::Random;
 /// The unit of a mirrored content.
 const UNIT_BYTES: u64 = 8 << 20;
 
-/// A file the plane may open: of a content, on a disk.
+/// A file of a content on one disk, which the plane may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SimFile {
     pub(crate) content: u32,
     pub(crate) disk: DiskId,
 }
 
-/// The number of the content with this version: versions are numbered from 1.
+/// The number of the content with this version; versions are numbered from 1, contents from 0.
 pub(crate) fn number_of(version: ContentVersion) -> u32 {
     u32::try_from(version.0 - 1).expect("few contents")
 }
 
-/// A content as the world knows it.
+/// A content in the world outside the plane.
 #[derive(Debug)]
 pub(crate) struct SimContent {
     pub(crate) version: ContentVersion,
     /// The disk on which its first copy begins.
     pub(crate) disk: DiskId,
     pub(crate) access: FileAccess,
-    /// Its size now; `size` is its size when the plane received the content.
+    /// Present size of the file; `size` is the size when the plane received the content.
     pub(crate) size_now: u64,
-    /// The file was written into.
+    /// The file was overwritten in part since the plane received it.
     rewritten: bool,
     size: u64,
-    /// The content as the plane reads it, while a reader has it open.
+    /// The plane's open content, while a reader holds it.
     open: Weak<Content>,
     kind: SimContentKind,
 }
 
-/// Whether a content is open all the time.
+/// The time for which a content is open.
 #[derive(Debug)]
 enum SimContentKind {
     /// From the start of the run to its end.
     Open(Arc<Content>),
-    /// While it is read: the films of a run are thousands of files, and descriptors are few.
+    /// While it is read: the films of a run are thousands of files, more than there are descriptors.
     OpenedToRead { extents: Box<[Extent]>, spread: Box<[DiskId]> },
 }
 
 impl SimContent {
-    /// True while it is as the plane received it.
+    /// True while the file is unchanged since the plane received it.
     pub(crate) fn is_whole(&self) -> bool {
         self.size_now == self.size && !self.rewritten
     }
 
-    /// The version that a read brings now; the bytes of a rewritten file have a version of their own.
+    /// The version of the bytes that a read returns now: a rewritten file has another one.
     pub(crate) fn version_now(&self) -> ContentVersion {
         const OTHER: u64 = 1 << 31;
         if self.rewritten { ContentVersion(self.version.0 | OTHER) } else { self.version }
     }
 
-    /// True if each of its bytes lies on two disks.
+    /// True if each byte has copies on two disks.
     pub(crate) fn is_mirrored(&self) -> bool {
         matches!(&self.kind, SimContentKind::Open(content) if content.layout.copies() > 1)
     }
@@ -74,7 +74,7 @@ impl SimContent {
         matches!(self.kind, SimContentKind::OpenedToRead { .. })
     }
 
-    /// Its size when the plane received it.
+    /// Size when the plane received the content.
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -93,7 +93,7 @@ impl SimContent {
         })
     }
 
-    /// Where `bytes` from `offset` of its file on `disk` lie on the device, in order.
+    /// The runs on the device of `bytes` from `offset` of the file on `disk`, in order.
     pub(crate) fn places(&self, disk: DiskId, offset: u64, bytes: u64) -> Vec<(u64, u64)> {
         let content = self.open.upgrade().expect("a content that is read is open");
         let files = content.layout.files().iter().filter(|file| file.disk == disk);
@@ -124,7 +124,7 @@ impl SimContents {
         Self { all: Vec::new(), null }
     }
 
-    /// Draws those that lie on disks of these capacities from the beginning.
+    /// Draws the contents that exist from the beginning of the run, on disks of these capacities.
     pub(crate) fn draw(&mut self, load: &ContentLoad, capacities: &[u64], random: &mut Random) {
         for disk in 0..capacities.len() {
             for _ in 0..load.per_disk {
@@ -157,7 +157,7 @@ impl SimContents {
         self.null.try_clone().expect("a descriptor is free")
     }
 
-    /// Others spoil the first content of a disk that is still whole: which one.
+    /// Lets another program spoil the first unspoilt content of a disk; returns its version.
     pub(crate) fn spoil(&mut self, disk: usize, how: Spoiling) -> Option<ContentVersion> {
         let whole = |c: &&mut SimContent| usize::from(c.disk.0) == disk && c.is_whole() && !c.is_of_film();
         let content = self.all.iter_mut().find(whole)?;
@@ -169,16 +169,16 @@ impl SimContents {
     }
 }
 
-/// How others spoil a content.
+/// A change of a content's file by another program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Spoiling {
-    /// They cut it to half its length.
+    /// It truncates the file to half its length.
     Cut,
-    /// They write into it.
+    /// It writes into the file.
     Rewritten,
 }
 
-/// Stands for checksums: the world knows the origin of each page.
+/// Stands for checksums: the world checks the origin of each page itself.
 #[derive(Debug)]
 struct Provenance;
 
@@ -190,8 +190,9 @@ impl BlockChecksums for Provenance {
     fn copy_failed(&self, _: u64) {}
 }
 
-/// A content of random size in random places of its disk; fragments may overlap others', without an effect. A mirrored one has
-/// on each disk a file as long as itself, of which every unit is used on two disks, chained.
+/// A content of random size at random positions of its disk; fragments may overlap those of other contents, without an effect.
+/// A mirrored content has on each disk a file of its full length; each of its units is used on two neighbouring disks (chained
+/// declustering).
 fn new_content(
     version: ContentVersion,
     disk: usize,
@@ -237,7 +238,7 @@ fn new_content(
     }
 }
 
-/// A file in a folder, which others may write to.
+/// The content of a file in a folder, which other programs may write to.
 fn open_file(version: ContentVersion, size: u64, layout: ContentLayout) -> Arc<Content> {
     let watched = Some(WatchedContent::new(FileStat::new(0, size), 0));
     Arc::new(Content { version, size, layout, watched, checksums: None })
@@ -263,13 +264,13 @@ fn extents(size: u64, capacity: u64, load: &ContentLoad, random: &mut Random) ->
     extents
 }
 
-/// A response of one range.
+/// The segments of a response of one range.
 pub(crate) fn one_range(offset: u64, length: u64) -> Arc<[Segment]> {
     const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\n\r\n";
     Arc::new([Segment::Bytes(HEAD.into()), Segment::Range { offset, length }])
 }
 
-/// A response: a head, then one range, or several with heads between them.
+/// The segments of a response: a head, then one range, or several ranges with part heads between them.
 pub(crate) fn segments(random: &mut Random, size: u64, wanted: u64, ranges_share: f64) -> Arc<[Segment]> {
     let literal = |random: &mut Random| {
         let length = random.between(20, 500);

@@ -1,26 +1,26 @@
-//! Events of a run: everything that will happen at some time.
+//! Events of a run, each for a set time.
 //!
 //! Not here: their order (`course`), their effects (`world`).
 
 use dataplane::port::{SocketSlot, Token};
 use units::{BitRate, ContentVersion, ReservationId};
 
-/// Something that will happen.
+/// A future event of the world outside the plane.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum WorldEvent {
     /// A waiting send may have room.
     Writable(SocketSlot),
     /// A client reads differently.
     Client(u64, ClientTurn),
-    /// The store thread of this disk looks at its writers.
+    /// The store thread of this disk checks its writers.
     StorePoke(usize),
     /// A store thread wakes with its grant.
     StoreBegin(usize),
     /// The helper thread that reads through the page cache is done.
     BufferedRead(u32),
-    /// A file was looked at.
+    /// The version of a file was checked.
     Looked { token: Token, version: ContentVersion, right: bool },
-    /// A change of memory was made.
+    /// A change of buffer memory is done.
     MemoryChanged(Token),
     /// The control side reads its reports.
     Reports,
@@ -28,7 +28,7 @@ pub(crate) enum WorldEvent {
     Control(ControlAction),
 }
 
-/// How a client's reading changes.
+/// A change of a client's reading.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ClientTurn {
     Reads(BitRate),
@@ -54,21 +54,21 @@ pub(crate) enum ControlAction {
     Audit,
     Calm,
     Drain,
-    /// Deliveries that may be late and have not ended by themselves get the order to end.
+    /// Stops the deliveries that may be late and have not ended by themselves.
     StopLate,
     Shutdown,
 }
 
-/// Something that a viewer does at some time.
+/// An action of a viewer at some time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FilmViewerAction {
     /// Begins to watch.
     Come(usize),
-    /// Asks for the next segment of a track, unless it has asked again since this many times.
+    /// Requests the next segment of a track, unless the track's count of requests differs from this one.
     Ask(ViewerTrackId, u32),
-    /// Has all bytes of the segment that it asked for as this request of it.
+    /// Has received all bytes of the segment of this request of the track.
     Receive(ViewerTrackId, u32),
-    /// Its session ends, unless it has asked again since this many times.
+    /// The viewer's session ends, unless the track's count of requests differs from this one.
     Expire(ViewerTrackId, u32),
     Pause(usize),
     Resume(usize),

@@ -1,6 +1,6 @@
-//! The laws: conditions that hold in every run, whatever the seed. A broken one ends the run with its sentence.
+//! The laws: conditions that hold in every run, for any seed. A broken law ends the run with a sentence.
 //!
-//! Not here: the judges, which are the parts of the world, and the first law that was broken (`course`).
+//! Not here: the checks, which each part of the world makes, and the first broken law (`course`).
 
 use std::fmt;
 
@@ -13,39 +13,39 @@ pub enum Law {
     NeverWrongBytes,
     /// A buffer has one owner.
     OneOwner,
-    /// An admitted stream, whether it reads for itself or shares another's reads, meets each deadline while its disk obeys its
-    /// profile.
+    /// An admitted stream, with its own reads or as a follower, meets each deadline while its disk performs as its profile
+    /// says.
     EveryDeadline,
-    /// After a delay a stream is given no unbounded burst.
+    /// After a delay, the burst of a stream is bounded.
     BoundedCatchUp,
     /// Bytes sent, bursts and best effort included, are no more than the link carries.
     LinkCarries,
-    /// No request lost, doubled, or served after its end.
+    /// No request is lost, completed twice, or served after its end.
     OncePerRequest,
-    /// Every command is answered, every delivery comes back once and for a reason.
+    /// Every command gets a report, and every delivery ends once, with a reason.
     EveryEndHasAReason,
-    /// Best effort gets the time that is left, and never starves.
+    /// Best effort gets the disk time that streams leave, and never starves.
     BestEffortLives,
-    /// A disk is not idle while work waits: best-effort offers of a store thread without a grant (writes, probes, commits that
-    /// an upload waits for or that are worth a flush), while no grant and no read of the disk's contents is out. Bulk reads are
-    /// not counted: their waiting does not cross the port.
+    /// A disk is not idle while eligible work waits. Eligible are best-effort offers of a store thread without a grant (writes,
+    /// probes, commits that an upload waits for or that are worth a flush), while no grant is out and no read of the disk is in
+    /// flight. Bulk reads are not counted: their queue is inside the plane, out of sight of the simulator.
     NeverIdle,
     /// Reads in flight, grants, sends per socket and queues keep their bounds.
     QueueBounds,
-    /// No best-effort work without a grant, no grant while real-time reads are out.
+    /// No best-effort work is done without a grant, and no grant is given while real-time reads are in flight.
     GrantsExclude,
-    /// The loop does not spin: its next wake-up is not in the past twice running.
+    /// The loop does not spin: its next wake-up is not in the past twice in succession.
     NoSpinning,
-    /// A stream has its first byte within the time to first byte, or is refused.
+    /// A stream sends its first byte within `first_byte_max`, or is refused.
     StartsInTime,
-    /// An admitted session falls behind in none of its contents: its requests are not refused, each segment is whole when the
-    /// session's rate has it, and its player does not stall.
+    /// An admitted session is late in none of its contents: no request is refused, each segment is whole at the time that the
+    /// session's rate implies, and its player does not stall.
     SessionKeepsRate,
     /// A recording is written before its buffer is full.
     RecordingInTime,
-    /// The bytes of a recording are durable within the time that was stated.
+    /// The bytes of a recording are durable within the time that its reservation states.
     DurableInTime,
-    /// Of the streams of a disk that became too slow for all, the youngest end.
+    /// When a disk becomes too slow for its streams, the youngest end first.
     YoungestFirst,
     /// An assertion of the plane or the schedule failed.
     NoPanic,
@@ -83,7 +83,7 @@ pub struct BrokenLaw {
     pub law: Law,
     /// When, in virtual time.
     pub at: Nanos,
-    /// Description of the breach.
+    /// The values that broke the law.
     pub description: String,
 }
 

@@ -1,20 +1,20 @@
 //! A client and the socket it reads from: a send buffer that drains at the client's speed.
 //!
-//! Promise: takes at most as many bytes as the buffer has room for; says when a full buffer will have room again, as the kernel
-//! does: at two thirds full. Not here: which bytes those are (`arena`, `laws`).
+//! Promise: accepts at most the bytes that fit into the buffer, and reports when a full buffer has room again, as the kernel
+//! does: at two thirds full. Not here: the check of the bytes (`arena`, `laws`).
 
 use dataplane::port::{Span, Token};
 use units::{BitRate, Nanos};
 
-/// Less room than this is none, unless it is all that is wanted.
+/// Room of fewer bytes counts as none, unless the send needs no more.
 const SCRAPS: u64 = 4096;
 
-/// How a client reads.
+/// The speed at which a client reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientReading {
-    /// At this rate, or as fast as the data comes.
+    /// At this rate, or as fast as the bytes arrive.
     AtRate(BitRate),
-    /// Not at all, for now or for ever (a vanished client never reads again).
+    /// Not at all: the client pauses, or has vanished.
     Stopped,
     /// It reset the connection.
     Reset,
@@ -23,7 +23,7 @@ pub enum ClientReading {
 /// Result of an attempt to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// This number of bytes, at least one, is in the socket now.
+    /// The socket accepted this number of bytes, at least one.
     Bytes(u32),
     /// There is no room.
     Full,
@@ -56,7 +56,7 @@ impl SimSocket {
         }
     }
 
-    /// Puts up to `bytes` into the buffer.
+    /// Sends up to `bytes` into the buffer.
     pub(crate) fn take(&mut self, bytes: u32, now: Nanos) -> Taken {
         self.settle(now);
         let room = self.capacity - self.queued;
@@ -64,8 +64,8 @@ impl SimSocket {
             return Taken::Gone;
         }
         let taken = u64::from(bytes).min(room);
-        // A socket that waited becomes writable only once a third is free; any other takes the bytes that fit, but the
-        // kernel frees whole packets: there is no room for a few bytes.
+        // A socket with a waiting send becomes writable only when a third is free. Any other socket accepts the bytes that fit,
+        // but the kernel frees whole packets, so room of a few bytes does not occur.
         let scraps = taken < u64::from(bytes) && room < SCRAPS;
         if taken == 0 || scraps || self.pending.is_some() && self.queued > self.writable_level() {
             return Taken::Full;
@@ -74,13 +74,13 @@ impl SimSocket {
         Taken::Bytes(u32::try_from(taken).unwrap_or(bytes))
     }
 
-    /// True if the kernel would call it writable: a third is free, or its next send fails.
+    /// True if the kernel would report the socket as writable: a third is free, or the next send would fail.
     pub(crate) fn has_room(&mut self, now: Nanos) -> bool {
         self.settle(now);
         self.reading == ClientReading::Reset || self.queued <= self.writable_level()
     }
 
-    /// Time at which a waiting send can continue, if the client continues to read as it does.
+    /// Time at which a waiting send can continue, if the client keeps its speed.
     pub(crate) fn writable_at(&self) -> Option<Nanos> {
         match self.reading {
             ClientReading::Stopped => None,
@@ -92,7 +92,7 @@ impl SimSocket {
         }
     }
 
-    /// Time at which its client has read all that is in it, if it continues to read as it does.
+    /// Time at which the client has read all bytes in the buffer, if it keeps its speed.
     pub(crate) fn empty_at(&self) -> Nanos {
         match self.reading {
             ClientReading::AtRate(rate) => self.since.saturating_add(rate.time_for(self.queued)),

@@ -1,6 +1,7 @@
-//! The world of one run: joins the parts outside the plane, each with its own state, and carries events and reports from one to another.
+//! The world of one run: the parts outside the plane, each with its own state, and the events and reports that pass between them.
 //!
-//! Promise: the plane's thread is one of the world's actors and may be late like any other. Not here: the state and the rules of a part.
+//! Promise: the plane's thread is one of the world's actors, and may be late as the others may. Not here: the state and the
+//! rules of a part.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -56,7 +57,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The world of a scenario with these drives, and the reads that the plane may have in flight on each; `null` is an open `/dev/null`.
+    /// The world of a scenario. `drives` gives each drive with the number of reads that the plane may have in flight on it;
+    /// `null` is an open `/dev/null`.
     pub(crate) fn new(
         scenario: &Scenario,
         drives: Vec<(Drive, usize)>,
@@ -70,7 +72,7 @@ impl World {
         let mut demand = random.fork();
         let mut contents = SimContents::empty(null);
         contents.draw(&load.contents, &capacities, &mut demand);
-        // A stream of numbers of their own: other draws do not depend on them.
+        // A random generator of its own, so that other draws do not depend on these.
         let viewers = Viewers::new(&load.segments, &capacities, bounds, demand.clone().fork());
         let disks = drives.into_iter().enumerate();
         let mut world = Self {
@@ -97,7 +99,7 @@ impl World {
         world
     }
 
-    /// The content as the plane is given it; its files are known from now on.
+    /// Opens a content for the plane, and registers its files.
     fn open_content(&mut self, number: u32) -> Arc<Content> {
         let content = self.contents.open(number);
         for file in content.layout.files() {
@@ -106,7 +108,7 @@ impl World {
         content
     }
 
-    /// One wait of the plane's thread.
+    /// Performs one wait of the plane's thread.
     pub(crate) fn wait(&mut self, until: Nanos, completions: &mut Vec<Completion>) {
         self.thread.waits(until, self.transfers.queued(), &mut self.course);
         self.happen_until(self.course.now());
@@ -138,12 +140,12 @@ impl World {
         });
     }
 
-    /// When something happens next.
+    /// Time of the next event.
     fn next_at(&self) -> Option<Nanos> {
         self.course.next_at().into_iter().chain(self.disks.iter().filter_map(DiskSide::next_event)).min()
     }
 
-    /// Lets everything happen that is due by `at`, and makes it that late.
+    /// Performs the events that are due by `at`, and advances the time to `at`.
     fn happen_until(&mut self, at: Nanos) {
         let target = self.course.now().max(at);
         while let Some(next) = self.next_at().filter(|next| *next <= target) {
@@ -184,7 +186,7 @@ impl World {
         }
     }
 
-    /// Everything the disks have done by `at`.
+    /// Takes the results of the disks up to `at`.
     fn serve_disks(&mut self, at: Nanos) {
         for disk in 0..self.disks.len() {
             for end in self.disks[disk].serve(at) {
@@ -202,7 +204,7 @@ impl World {
         self.transfers.read_part_done((place, ok), &self.contents, &mut self.disks, &mut self.course);
     }
 
-    /// Lets a store thread act, and carries out its actions.
+    /// Runs `act` on a store thread, and performs the actions that it returns.
     fn with_store<T>(&mut self, disk: usize, act: impl FnOnce(&mut StoreThread, Nanos, &mut Actions) -> T) -> T {
         let (result, mut out) = self.disks[disk].with_store(act, &mut self.course);
         self.channel.send_store_messages(std::mem::take(&mut out.messages));
@@ -211,7 +213,7 @@ impl World {
         result
     }
 
-    /// The plane grants something.
+    /// Passes a grant of the plane to its store thread.
     pub(crate) fn granted(&mut self, grant: Grant) {
         self.thread.calls();
         self.course.log(LogKind::Grant, grant.job.0, grant.bytes_max, || format!("{grant:?}"));
@@ -296,7 +298,7 @@ impl World {
         self.channel.command(command, &mut self.course);
     }
 
-    /// Begins a new delivery, or the next one of a session with its reservation.
+    /// Begins a new delivery, or the next delivery of a session with its reservation.
     fn arrive(&mut self, session: Option<(ReservationId, u32, BitRate)>) {
         let Some((request, viewing)) = self.control.draw_arrival(session, &self.contents, &mut self.course) else {
             return;
@@ -306,7 +308,7 @@ impl World {
         self.control.choose_client(stream, rate, viewing, &mut self.course);
     }
 
-    /// Asks the plane for a delivery; its number.
+    /// Requests a delivery from the plane; returns its number.
     fn deliver(&mut self, request: SimDelivery) -> StreamId {
         let SimDelivery { content: number, segments, rate, burst_bytes, service, viewer, waited } = request;
         let (content, now) = (self.open_content(number), self.course.now());
@@ -343,7 +345,7 @@ impl World {
         }
     }
 
-    /// A viewer that has its picture goes elsewhere in its content: it opens the new range, and closes the old one.
+    /// A viewer with a picture seeks in its content: it opens the new range, and closes the old one.
     fn seek(&mut self) {
         let Some(stream) = self.ledger.pick_viewer(|stream| stream.hold, &mut self.course) else { return };
         let Some(session) = self.ledger.seek(stream) else { return };
@@ -351,7 +353,7 @@ impl World {
         self.course.schedule_in(Nanos::ZERO, WorldEvent::Client(stream, ClientTurn::Resets));
     }
 
-    /// A viewer that has its picture stops reading for a while.
+    /// A viewer with a picture stops reading for a while.
     fn pause(&mut self) {
         let stream = self.ledger.pick_viewer(|_| true, &mut self.course);
         let rate = stream.and_then(|stream| self.ledger.delivery(stream)?.requested.rate);
@@ -363,7 +365,7 @@ impl World {
         }
     }
 
-    /// Asks for the next segment of each track of a viewer that has room for one.
+    /// Requests the next segment of each track of a viewer whose player has room for it.
     fn viewer_considers(&mut self, viewer: usize) {
         for track in 0..self.viewers.tracks(viewer) {
             let id = ViewerTrackId { viewer, track };
@@ -375,7 +377,7 @@ impl World {
         }
     }
 
-    /// Asks for a recording that lasts so long; for a while if none.
+    /// Requests a recording of this duration; `None`: of a random one.
     fn reserve(&mut self, disk: usize, lasts: Option<Nanos>) {
         let stream = self.control.next_stream();
         let command = self.writers.draw_recording(stream, disk, lasts, &mut self.course);
@@ -440,7 +442,7 @@ impl World {
         Calm { spent, writes: self.writers.tally() }
     }
 
-    /// Reads everything the plane reported.
+    /// Handles the reports of the plane.
     pub(crate) fn read_reports(&mut self) {
         while let Some(report) = self.channel.take_report(&mut self.course) {
             match report {
@@ -478,7 +480,7 @@ impl World {
         }
     }
 
-    /// A delivery is over, or was refused if there is no `end`.
+    /// Handles the end of a delivery; without `end`, its refusal.
     fn comes_back(&mut self, delivery: &Delivery, end: Option<&Ending>) {
         let socket = delivery.destination.socket().expect("simulated deliveries go to sockets");
         let (stream, fd) = (delivery.stream, socket.as_raw_fd());
@@ -495,14 +497,14 @@ impl World {
                 self.viewer_considers(id.viewer);
             }
         } else if let Some(session) = end.and_then(|end| record.session(end)) {
-            // The viewer asks for more after a while, or is gone and its reservation given back.
+            // The viewer requests more after a while, or leaves, and its reservation is given back.
             if !self.control.continue_session(session, &mut self.course) {
                 self.command(Command::Release(session.0));
             }
         }
     }
 
-    /// After the plane has ended: everything it was given came back.
+    /// Checks after the end of the plane that it has returned all deliveries.
     pub(crate) fn finish(&mut self) {
         self.read_reports();
         if !self.control.has_ended() {

@@ -1,8 +1,9 @@
-//! `keep`: removes the oldest contents of a folder.
+//! The job `keep`: removes the oldest contents of a folder.
 //!
-//! Promise: only files that lie in the folder itself count and go, each once, also if several names and links lead to it; a file that is
-//! younger than `min_age` stays, and so does a content that changed since the job read its age. A failed removal stops no other. Every
-//! removal is in the event log. Folders stay, also empty ones. Not here: the protected files (`protected`).
+//! Promise: only files in the folder and the folders below it are counted and removed, each once even if several names or links
+//! lead to it. A file younger than `min_age` stays, and so does a content that changed since the job read its age. A failed
+//! removal does not stop the others. Every removal is in the event log. Folders stay, even empty ones. Not here: the protected
+//! files (`protected`).
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -22,43 +23,43 @@ use units::{ByteCount, Nanos, counted};
 
 use super::protected::Protected;
 
-/// Contents of one folder that are looked at: 400 bytes of memory each.
+/// Most contents of a folder that the job examines, at 400 bytes of memory each.
 const CONTENTS_MAX: usize = 1_000_000;
 
-/// Contents that a dry run names.
+/// Most contents that a dry run names.
 const REMOVALS_LISTED: usize = 1000;
 
-/// A file of the folder, under all names that it has there.
+/// A file of the folder, with all its names there.
 #[derive(Debug)]
 struct OldContent {
     names: Vec<StoredItem>,
     path: PathBuf,
     age: Duration,
     bytes: u64,
-    /// It is protected, or hidden from clients.
+    /// The file is protected, or hidden from clients.
     stays: bool,
-    /// It is dated after now.
+    /// Its modification time is in the future.
     is_ahead: bool,
 }
 
-/// The result of a look through a folder.
+/// The files of a folder, as a scan found them.
 #[derive(Debug, Default)]
 pub(super) struct Look {
     contents: Vec<OldContent>,
-    /// Bytes of all files, each once.
+    /// Bytes of all files, each counted once.
     pub(super) stored: u64,
     /// The folder and those below it.
     pub(super) folders: HashSet<FileId>,
-    /// Errors of folders and files that could not be looked at.
+    /// Errors of folders and files that could not be examined.
     pub(super) failures: Failures,
-    /// There are more contents than can be remembered: they are counted, and none of them goes.
+    /// There are more than [`CONTENTS_MAX`] contents: they are counted, and none is removed.
     is_too_long: bool,
 }
 
-/// Removes the excess, the oldest first, for the job `name`.
+/// Removes the contents beyond the limits, the oldest first, for the job `name`.
 ///
 /// # Errors
-/// The store's error; the contents that could not be looked at or removed.
+/// The store's error; a list of the contents that could not be examined or removed.
 pub(super) async fn keep(
     service: &MediaService,
     name: &str,
@@ -78,10 +79,10 @@ pub(super) async fn keep(
     failures.judge("passed over; the others were checked")
 }
 
-/// The contents that would go now by these limits; nothing is removed.
+/// The contents that these limits would remove now; removes nothing.
 ///
 /// # Errors
-/// The folder is not there, or the store's error.
+/// The folder does not exist, or the store's error.
 pub(super) async fn would_remove(service: &MediaService, limits: &RemovalLimits) -> anyhow::Result<Removals> {
     let (_stop_sender, stop) = watch::channel(false);
     let mut protected = Protected::find(service, &limits.protected).await.context("looking up protected contents")?;
@@ -95,16 +96,16 @@ pub(super) async fn would_remove(service: &MediaService, limits: &RemovalLimits)
     })
 }
 
-/// The limits by a clock that was set ahead by `lead`: no content is older for that.
+/// The limits for a clock that was set ahead by `lead`: `max_age` grows by it, so that the jump removes no content.
 fn by_clock(limits: &RemovalLimits, lead: Duration) -> RemovalLimits {
     let max_age = limits.max_age.map(|max_age| max_age.saturating_add(Nanos::from(lead)));
     RemovalLimits { max_age, ..limits.clone() }
 }
 
-/// Looks through a folder.
+/// Scans a folder and the folders below it.
 ///
 /// # Errors
-/// It is not there.
+/// The folder does not exist.
 pub(super) async fn look(
     service: &MediaService,
     folder: &ContentPath,
@@ -115,7 +116,7 @@ pub(super) async fn look(
     let mut walk = service.walk(&Permit::of_configuration(folder.clone())).await.with_context(|| folder.to_string())?;
     let all_stays = protected.protects_all(walk.ids());
     let mut look = Look { folders: walk.ids().iter().copied().collect(), ..Look::default() };
-    // Place in `look.contents` of each content that has several names.
+    // Index in `look.contents` of each content that has several names.
     let mut linked: HashMap<FileId, usize> = HashMap::new();
     while let Some(item) = walk.next().await {
         if *stop.borrow() {
@@ -157,14 +158,14 @@ pub(super) async fn look(
 impl OldContent {
     fn new(item: StoredItem, file: &WalkedFile, stays: bool, now: SystemTime) -> Self {
         let is_ahead = file.modified() > now;
-        // A date after now proves nothing; the time of the last change in the file system does.
+        // A modification time in the future is not used; the age counts from the file's last change in the file system.
         let written = if is_ahead { file.changed().unwrap_or(now) } else { file.modified() };
         let age = now.duration_since(written).unwrap_or_default();
         Self { path: item.walked.path.clone(), names: vec![item], age, bytes: file.bytes(), stays, is_ahead }
     }
 }
 
-/// The reason that a content of this age goes while this number of bytes is left; none if it stays.
+/// The limit that removes a content of this age when `bytes_left` remain; `None` if the content stays.
 fn reason(limits: &RemovalLimits, age: Duration, bytes_left: u64) -> Option<&'static str> {
     let span = |nanos: Nanos| Duration::from_nanos(nanos.0);
     if age < span(limits.min_age) {
@@ -185,7 +186,7 @@ impl Look {
         }
     }
 
-    /// Fails if there is too much to remove the oldest of it.
+    /// Fails if there were too many contents to find the oldest.
     ///
     /// # Errors
     /// There are more contents than the bound, which the error names.
@@ -197,13 +198,13 @@ impl Look {
         Ok(())
     }
 
-    /// Bytes of the contents that may go to make room.
+    /// Bytes of the contents that may be removed to make room.
     pub(super) fn removable(&self, min_age: Nanos) -> u64 {
         let may_go = |content: &&OldContent| !content.stays && content.age >= Duration::from_nanos(min_age.0);
         self.contents.iter().filter(may_go).map(|content| content.bytes).sum()
     }
 
-    /// The contents that [`Look::remove`] would remove if each removal succeeded.
+    /// The contents that [`Look::remove`] would remove if every removal succeeded.
     pub(super) fn would_remove(mut self, limits: &RemovalLimits) -> Removals {
         self.oldest_first();
         let folder = limits.folder.joined();
@@ -230,7 +231,7 @@ impl Look {
         self.contents.sort_by(|a, b| b.age.cmp(&a.age).then_with(|| a.path.cmp(&b.path)));
     }
 
-    /// Removes the excess, the oldest first; `done` gets the bytes of each.
+    /// Removes the contents beyond the limits, the oldest first; `done` gets the bytes of each.
     pub(super) async fn remove<'a>(
         mut self,
         service: &MediaService,
@@ -251,12 +252,12 @@ impl Look {
                 ahead += u64::from(content.is_ahead);
                 continue;
             };
-            // A file is gone when its last name is.
+            // Removing the last name frees the file.
             let mut is_gone = true;
             for item in &content.names {
                 match ingest::remove(service, &permit, item, remover(reason)).await {
                     Ok(()) => {}
-                    // It was removed meanwhile, or written anew.
+                    // It was removed by another program, or replaced.
                     Err(StoreError::NotFound | StoreError::PreconditionFailed) => is_gone = false,
                     Err(error) => {
                         is_gone = false;
@@ -294,7 +295,7 @@ mod tests {
         }
     }
 
-    /// Names of those of four contents that go, by their ages and sizes.
+    /// The names of the removed ones of four contents, which have different ages and sizes.
     fn gone(limits: &RemovalLimits) -> Vec<&'static str> {
         let all = [("a", 30, 10), ("b", 30, 20), ("c", 5, 30), ("new", 0, 50)];
         let mut left: u64 = all.iter().map(|(_, _, bytes)| bytes).sum();

@@ -1,8 +1,9 @@
 //! Webhooks: addresses and programs that receive events.
 //!
-//! Promise: events are passed on as the event log has them, signed (`signature`), each until the target takes it, refuses it or a day is
-//! over (`queue`); a target that hangs holds up no other; events that wait outlive the server (`waiting_events`), but for those of its last second
-//! when it is killed. Not here: the events (`service::events`), one request to an address (`post`).
+//! Promise: a target receives events as they stand in the event log, signed (`signature`); each event is sent again until the
+//! target accepts or refuses it, for a day at most (`queue`). A target that hangs delays no other. Waiting events survive a
+//! restart of the server (`waiting_events`); a killed server loses those of its last second. Not here: the events
+//! (`service::events`), one request to an address (`post`).
 
 mod post;
 mod queue;
@@ -38,12 +39,12 @@ pub struct Webhooks {
     service: Arc<MediaService>,
     state: PathBuf,
     hooks: Mutex<Vec<Webhook>>,
-    /// The last event that was handed to the webhooks.
+    /// Number of the last event that was given to the webhooks.
     seen: Mutex<u64>,
-    /// Distinguishes the events of this run of the server from those of others.
+    /// Start of this run of the server, milliseconds since 1970: distinguishes its events from those of other runs.
     begun_ms: u128,
     changed: Arc<Notify>,
-    /// Held while the file is written.
+    /// Held while the file of waiting events is written.
     saving: Mutex<()>,
 }
 
@@ -64,28 +65,28 @@ struct Target {
     config: WebhookConfig,
     secret: Option<Secret>,
     queue: Mutex<Queue>,
-    /// An event came.
+    /// Notified when an event enters the queue.
     came: Notify,
-    /// The queue differs from its copy in the state folder.
+    /// Notified when the queue differs from its copy in the state folder.
     changed: Arc<Notify>,
     service: Arc<MediaService>,
 }
 
-/// Webhooks whose secrets were read.
+/// Configured webhooks, each with its secret.
 pub struct ReadWebhooks(Vec<(WebhookConfig, Option<Secret>)>);
 
 impl ReadWebhooks {
     /// Reads the secrets.
     ///
     /// # Errors
-    /// One cannot be read.
+    /// A secret cannot be read.
     pub fn read(configs: &[WebhookConfig]) -> anyhow::Result<Self> {
         configs.iter().map(|config| Ok((config.clone(), config.secret()?))).collect::<anyhow::Result<_>>().map(Self)
     }
 }
 
 impl Webhooks {
-    /// Sends events from now on, and those that waited when the server ended last, on the current runtime.
+    /// Starts the sending of events on the current runtime, first of those that waited when the server last ended.
     ///
     /// # Errors
     /// A secret cannot be read.
@@ -106,7 +107,7 @@ impl Webhooks {
         Ok(webhooks)
     }
 
-    /// Puts other webhooks in force; the events that wait for one stay, also where it is configured anew.
+    /// Replaces the webhooks. Events that wait for a webhook stay if a webhook of its name is still configured.
     pub fn configure(&self, webhooks: ReadWebhooks) {
         self.arrange(webhooks, KeptEvents::default());
     }
@@ -118,7 +119,7 @@ impl Webhooks {
         self.hooks().clear();
     }
 
-    /// All webhooks, as they are shown.
+    /// The status of each webhook.
     pub fn statuses(&self) -> Vec<WebhookStatus> {
         let status = |hook: &Webhook| {
             let queue = lock(&hook.target.queue);
@@ -136,7 +137,7 @@ impl Webhooks {
         self.hooks().iter().map(status).collect()
     }
 
-    /// Sends a webhook an event of its own. False: there is none of this name.
+    /// Sends a webhook a test event. False if no webhook has this name.
     pub fn test(&self, name: &str) -> bool {
         let hooks = self.hooks();
         let Some(hook) = hooks.iter().find(|hook| hook.target.config.name == name) else { return false };
@@ -191,7 +192,7 @@ impl Webhooks {
         Webhook { sending: tokio::spawn(Arc::clone(&target).send_all()), target }
     }
 
-    /// Hands events to the webhooks that want them, until the program ends.
+    /// Gives each event to the webhooks that subscribe to its kind, until the program ends.
     async fn follow(self: Arc<Self>) {
         let mut last = self.service.latest_events(&Permit::of_server()).last();
         loop {
@@ -202,11 +203,11 @@ impl Webhooks {
         }
     }
 
-    /// Hands the events since the last call to the webhooks that want them.
+    /// Gives the events since the last call to the webhooks that subscribe to their kinds.
     fn hand_out(&self) {
         let mut seen = lock(&self.seen);
         for (number, line) in self.service.latest_events(&Permit::of_server()).after(*seen, &Permit::of_server()) {
-            // More events came at once than are kept: the kinds of the lost ones are unknown.
+            // The event log keeps a limited number of events, and some were dropped before they were read here: their kinds are unknown.
             let lost = number - *seen - 1;
             *seen = number;
             let hooks = self.hooks();
@@ -220,7 +221,7 @@ impl Webhooks {
         }
     }
 
-    /// Writes the events that wait to the state folder after each change, until the program ends.
+    /// Writes the waiting events to the state folder after each change, until the program ends.
     async fn keep(self: Arc<Self>) {
         loop {
             self.changed.notified().await;
@@ -241,7 +242,7 @@ impl Webhooks {
     }
 }
 
-/// Notes in the event log that a webhook never gets these events.
+/// Logs an event: the webhook will not receive these events.
 fn tell_given_up(service: &MediaService, webhook: &str, given_up: &[WaitingEvent], reason: &str) {
     for event in given_up {
         service.events.tell(events::webhook_failed(webhook, &event.kind, reason, SystemTime::now()));
@@ -249,17 +250,17 @@ fn tell_given_up(service: &MediaService, webhook: &str, given_up: &[WaitingEvent
 }
 
 impl WebhookConfig {
-    /// True if its target gets this event. The event of a failed delivery goes to other webhooks; if that delivery fails, no webhook gets
-    /// an event: two silent targets would have each other's failures without end.
+    /// True if the target gets this event. The event of a failed delivery goes to the other webhooks only; if that delivery
+    /// fails too, no webhook gets an event: two silent targets would otherwise report each other's failures without end.
     fn wants(&self, kind: &str, event: &Value) -> bool {
         let is_circle = event["webhook"] == self.name || event["of"] == events::WEBHOOK_FAILED;
         self.events.iter().any(|wanted| wanted == kind) && !(kind == events::WEBHOOK_FAILED && is_circle)
     }
 
-    /// The key that signs, where there is an address.
+    /// The key that signs requests to an address; `None` for a program.
     ///
     /// # Errors
-    /// The file cannot be read, or holds no key.
+    /// The secret's file cannot be read, or holds no key.
     fn secret(&self) -> anyhow::Result<Option<Secret>> {
         match &self.target {
             WebhookTarget::Url { secret, .. } => {
@@ -269,7 +270,7 @@ impl WebhookConfig {
         }
     }
 
-    /// The reason for which it cannot be used on this machine.
+    /// The reason why the webhook cannot be used on this machine.
     pub fn problem(&self) -> Option<String> {
         match &self.target {
             WebhookTarget::Command(command) => {
@@ -281,7 +282,7 @@ impl WebhookConfig {
 }
 
 impl Target {
-    /// Sends the events that are due, one at a time, until the webhook goes.
+    /// Sends the due events, one at a time, until the webhook is removed.
     async fn send_all(self: Arc<Self>) {
         loop {
             let next = lock(&self.queue).next(SystemTime::now());
@@ -300,7 +301,7 @@ impl Target {
         }
     }
 
-    /// One attempt.
+    /// One attempt to send an event.
     async fn send(self: &Arc<Self>, event: &WaitingEvent) -> Result<(), Failure> {
         let limit = Duration::from_nanos(self.config.timeout.0);
         match &self.config.target {

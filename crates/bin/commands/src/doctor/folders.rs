@@ -1,4 +1,4 @@
-//! Folders: their file systems, how they are mounted, how full they are, how contents lie in them.
+//! Checks of folders: file system, mount options, fill, fragments of the contents.
 
 use std::path::{Path, PathBuf};
 
@@ -7,13 +7,14 @@ use api::AlarmSeverity;
 use super::FindingList;
 use super::host::Examined;
 
-/// Largest contents that are looked at for fragments.
+/// Number of the largest contents whose fragments are counted.
 const CONTENTS_MAX: usize = 64;
-/// Files that are looked through for them.
+/// Most files that are searched for the largest contents.
 const FILES_MAX: usize = 2_000;
-/// Fragments shorter than this on average cost more than a tenth of reading them: a seek takes as long as 1–2 MiB.
+/// Least mean length of fragments. Seeks between shorter ones add more than a tenth to the time of reading: a seek takes as
+/// long as reading 1–2 MiB.
 const FRAGMENT_BYTES_MIN: u64 = 16 << 20;
-/// Transfer sizes of NFS below this cost a round trip each.
+/// Least transfer size of NFS; each transfer costs a round trip.
 const NFS_BYTES_MIN: u64 = 256 * 1024;
 
 /// The file system that a folder lies on.
@@ -26,7 +27,7 @@ pub(super) struct Mount {
     options: Vec<String>,
 }
 
-/// Finds it in `/proc/self/mountinfo` (proc(5)): the last one mounted at the longest path above the folder.
+/// Finds the file system in `/proc/self/mountinfo` (proc(5)): of the mounts at the longest path above the folder, the last.
 pub(super) fn mount_of(host: &Examined, root: &Path) -> Option<Mount> {
     let text = host.read("/proc/self/mountinfo")?;
     let mounts = text.lines().filter_map(|line| {
@@ -80,12 +81,12 @@ fn mounted(list: &mut FindingList, mount: &Mount, name: &str) {
     if mount.has("sync") || mount.has("strictatime") {
         let option = if mount.has("sync") { "sync" } else { "strictatime" };
         list.advice("mount-options", name, format!("it is mounted with `{option}`"))
-            .why("reads and writes cost a write to the journal each, which is a seek of 12 ms")
+            .why("each read and write causes a write to the journal, with a seek of 12 ms")
             .mend(remount("async,relatime"));
     }
     if mount.value("data") == Some("journal") {
         list.serious("mount-options", name, "it is mounted with `data=journal`")
-            .why("ext4 then knows no direct I/O: all goes through the page cache, which writes when it likes, and everything twice")
+            .why("ext4 then has no direct I/O: all bytes pass the page cache, which writes them at times of its own, and twice")
             .mend(format!("tune2fs -o journal_data_ordered {}   (and mount it anew)", mount.source));
     }
     if mount.has("nobarrier") || mount.value("barrier") == Some("0") {
@@ -100,7 +101,7 @@ fn network_file_system(list: &mut FindingList, mount: &Mount, name: &str) {
         return;
     }
     list.advice("nfs", name, format!("it is on {} ({})", mount.kind, mount.source))
-        .why("the disk behind is not ours to schedule: no rate can be guaranteed by counting its seeks")
+        .why("the server cannot schedule the disk behind it, so it cannot guarantee a rate")
         .mend(format!("isocast serve --root FOLDER   (on the machine that has the disk: {})", mount.source));
     for option in ["rsize", "wsize"] {
         let bytes = mount.value(option).and_then(|bytes| bytes.parse::<u64>().ok());
@@ -108,18 +109,21 @@ fn network_file_system(list: &mut FindingList, mount: &Mount, name: &str) {
             let (per_second, mend) =
                 (bytes * 2000, format!("mount -o remount,{option}=1048576 {name}   (server and client must allow it)"));
             list.serious("nfs", name, format!("`{option}` is {bytes} bytes"))
-                .why(format!("at 0.5 ms a round trip, one after the other carries {} MB/s", per_second / 1_000_000))
+                .why(format!(
+                    "with a round trip of 0.5 ms, transfers one after the other carry {} MB/s",
+                    per_second / 1_000_000
+                ))
                 .mend(mend);
         }
     }
     if mount.value("proto") == Some("udp") || mount.value("vers").is_some_and(|version| version.starts_with('2')) {
         list.serious("nfs", name, "it is an old NFS, or one over UDP")
-            .why("one lost packet of the 22 in a transfer of 32 KiB loses all of it, and a second passes before it is asked for again")
+            .why("a transfer of 32 KiB has 22 packets: if one is lost, the whole transfer is repeated after a second")
             .mend(format!("umount {name}; mount -o vers=4.2,proto=tcp {} {name}", mount.source));
     }
     if mount.has("soft") {
         list.advice("nfs", name, "it is mounted `soft`")
-            .why("a server that is slow for a minute becomes an error of reading, and its streams end")
+            .why("if the NFS server is slow for a minute, reads fail and streams end")
             .mend(format!("umount {name}; mount -o hard {} {name}", mount.source));
     }
 }
@@ -132,7 +136,7 @@ fn full(list: &mut FindingList, host: &Examined, name: &str) {
         _ => return,
     };
     list.add(severity, "nearly-full", name, format!("it is {percent} % full, {} free", units::ByteCount(free)))
-        .why("contents written into the last tenth lie in many fragments, each a seek of 12 ms; the rest is refused with 507")
+        .why("contents written into the last tenth of the space are fragmented, with a seek of 12 ms for each fragment; uploads beyond it are refused with 507")
         .mend(format!("du -a {name} | sort -n | tail   (shows the largest: delete or move contents)"));
 }
 
@@ -144,7 +148,7 @@ fn used(host: &Examined, name: &str) -> Option<(u64, u64)> {
     Some((size.saturating_sub(free).saturating_mul(100).checked_div(size)?, free))
 }
 
-/// Number of pieces of the largest contents, by `filefrag` of e2fsprogs.
+/// Checks the number of fragments of the largest contents, by `filefrag` of e2fsprogs.
 fn fragmented(list: &mut FindingList, host: &Examined, root: &Path, name: &str) {
     let mut files: Vec<(u64, PathBuf)> =
         host.files(root, FILES_MAX).into_iter().filter_map(|path| Some((host.bytes(&path)?, path))).collect();
@@ -163,14 +167,14 @@ fn fragmented(list: &mut FindingList, host: &Examined, root: &Path, name: &str) 
         bytes += length;
         pieces += count.max(1);
     }
-    // A file system cuts long files into extents of 128 MiB by itself.
+    // A file system splits long files into extents of 128 MiB anyway.
     if let Some(mean) = bytes.checked_div(pieces).filter(|mean| *mean < FRAGMENT_BYTES_MIN) {
         list.advice(
             "fragments",
             name,
             format!("its largest contents lie in pieces of {} on average", units::ByteCount(mean)),
         )
-        .why("each piece costs a seek, as long as reading 1–2 MiB: the disk is promised to fewer streams")
+        .why("each piece costs a seek, which takes as long as reading 1–2 MiB: the disk carries fewer streams")
         .mend(format!(
             "e4defrag {name}   (XFS: xfs_fsr {name}; or copy them anew: isocast cp reserves their room at once)"
         ));

@@ -1,4 +1,4 @@
-//! Permissions and limits of the server's process: the running one, else this program.
+//! Permissions and limits of the running server's process, or of this program's process if no server runs.
 
 use units::counted;
 
@@ -8,17 +8,17 @@ use super::host::Examined;
 /// Bits of `CapEff` (capabilities(7)).
 const CAP_IPC_LOCK: u32 = 14;
 const CAP_SYS_NICE: u32 = 23;
-/// Memory that is to be lockable: buffers for some hundred streams.
+/// Lockable memory that is recommended: buffers for some hundred streams.
 const LOCKED_WANTED: u64 = 1 << 30;
-/// This program's own process, where no server runs.
+/// This program's own process, examined if no server runs.
 const OWN_PROCESS: &str = "/proc/self";
 /// Effect of the engine of ordinary system calls (decision 0019).
 pub(super) const WITHOUT_IO_URING: &str =
     "each send and read is then a system call of its own, and an upload has one write under way instead of two";
-/// Open files for some hundred streams and their contents.
+/// Open files that are recommended: for some hundred streams and their contents.
 const FILES_WANTED: u64 = 4096;
 
-/// Looks at the process that listens on `port` of this machine, if one is given, else at the first server.
+/// Examines the process that listens on `port` of this machine; without a port, the first server.
 pub(super) fn examine(list: &mut FindingList, host: &Examined, port: Option<u16>) {
     let is_number = |name: &String| name.bytes().all(|b| b.is_ascii_digit());
     let processes: Vec<String> = host.names("/proc").into_iter().filter(is_number).collect();
@@ -47,7 +47,7 @@ fn of_process(list: &mut FindingList, host: &Examined, process: &str, about: &st
     timers(list, host, process, about);
 }
 
-/// The process that listens on a TCP port (proc(5), `/proc/net/tcp`); none if this user may not see it.
+/// The process that listens on a TCP port (proc(5), `/proc/net/tcp`); `None` if this user may not see it.
 fn listener<'a>(host: &Examined, processes: &'a [String], port: u16) -> Option<&'a String> {
     let wanted = format!(":{port:04X}");
     let table = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| host.read(path).unwrap_or_default()).join("\n");
@@ -75,7 +75,7 @@ fn permissions(list: &mut FindingList, host: &Examined, process: &str, about: &s
     let may = |bit: u32| capabilities >> bit & 1 == 1;
     if soft("Max realtime priority") == Some(0) && !may(CAP_SYS_NICE) {
         list.serious("real-time", about, "no thread may have real-time priority")
-            .why("the data plane waits behind every busy program for up to a scheduling period: some ms each time, and a tick is 50 ms")
+            .why("each busy program may delay the data plane by a scheduling period, which is some ms; a tick is 50 ms")
             .mend("systemctl edit isocast   ([Service] LimitRTPRIO=20); without systemd: setcap cap_sys_nice+ep /usr/local/bin/isocast");
     }
     if let Some(bytes) = soft("Max locked memory").filter(|bytes| *bytes < LOCKED_WANTED && !may(CAP_IPC_LOCK)) {
@@ -85,7 +85,7 @@ fn permissions(list: &mut FindingList, host: &Examined, process: &str, about: &s
     }
     if let Some(files) = soft("Max open files").filter(|files| *files < FILES_WANTED) {
         list.advice("open-files", about, format!("{} open at once, at most", counted(files, "file")))
-            .why("each connection and each content that is read is one: more are refused")
+            .why("each connection and each content that is read needs an open file; beyond the limit they are refused")
             .mend("systemctl edit isocast   ([Service] LimitNOFILE=65536); without systemd: ulimit -n 65536");
     }
     if let Some(mode) = host.number("/proc/sys/kernel/io_uring_disabled").filter(|mode| *mode > 0) {
@@ -96,7 +96,7 @@ fn permissions(list: &mut FindingList, host: &Examined, process: &str, about: &s
     }
 }
 
-/// Limits of the control group and of all above it.
+/// Checks the limits of the control group and of its ancestors.
 fn group_limits(list: &mut FindingList, host: &Examined, process: &str, about: &str) {
     let groups = host.read(&format!("{process}/cgroup")).unwrap_or_default();
     let Some(group) = groups.lines().find_map(|line| line.strip_prefix("0::")) else { return };
@@ -109,18 +109,22 @@ fn group_limits(list: &mut FindingList, host: &Examined, process: &str, about: &
         });
         if let Some((quota, period)) = quota.filter(|(quota, period)| quota < &(2 * period)) {
             list.serious("cgroup", about, format!("its control group {path} may use {quota} µs of processors in {period} µs"))
-                .why(format!("once it is used up the server stands still, {} ms at most; a tick is 50 ms", period.saturating_sub(quota / 2) / 1000))
+                .why(format!("when the quota is used up, the server stops for up to {} ms; a tick is 50 ms", period.saturating_sub(quota / 2) / 1000))
                 .mend("systemctl edit isocast   ([Service] CPUQuota=); docker: run without --cpus; kubernetes: no `limits.cpu`, whole processors in `requests.cpu`");
         }
         if let Some(bytes) = at("memory.high").and_then(|text| text.parse::<u64>().ok()) {
             let high = units::ByteCount(bytes);
-            list.advice("cgroup", about, format!("its control group {path} is slowed down beyond {high} of memory"))
-                .why("every allocation then waits for memory to be given back, up to 2 s")
-                .mend("systemctl edit isocast   ([Service] MemoryHigh=infinity, and MemoryMax= for a limit)");
+            list.advice(
+                "cgroup",
+                about,
+                format!("the kernel slows its control group {path} down beyond {high} of memory"),
+            )
+            .why("beyond it the kernel delays each allocation by up to 2 s while it reclaims memory")
+            .mend("systemctl edit isocast   ([Service] MemoryHigh=infinity, and MemoryMax= for a limit)");
         }
         if at("io.max").is_some_and(|text| !text.is_empty()) {
             list.serious("cgroup", about, format!("its control group {path} limits I/O"))
-                .why("the limit holds reads back that the schedule has counted as begun: streams are late though the disk is idle")
+                .why("the kernel delays reads that the schedule counts as begun: streams are late though the disk is idle")
                 .mend("systemctl edit isocast   ([Service] IOReadBandwidthMax=, IOWriteBandwidthMax=, IOReadIOPSMax=, IOWriteIOPSMax=, with nothing behind)");
         }
         match path.rsplit_once('/') {
@@ -133,7 +137,7 @@ fn group_limits(list: &mut FindingList, host: &Examined, process: &str, about: &
 fn timers(list: &mut FindingList, host: &Examined, process: &str, about: &str) {
     if let Some(nanos) = host.number(&format!("{process}/timerslack_ns")).filter(|nanos| *nanos > 1_000_000) {
         list.advice("timer-slack", about, format!("timers may be {} ms late", nanos / 1_000_000))
-            .why("each tick of 50 ms begins so much later, unless the data plane has real-time priority")
+            .why("each tick of 50 ms may begin later by that time, unless the data plane has real-time priority")
             .mend("systemctl edit isocast   ([Service] TimerSlackNSec=50us)");
     }
 }
@@ -141,11 +145,11 @@ fn timers(list: &mut FindingList, host: &Examined, process: &str, about: &str) {
 fn machine(list: &mut FindingList, host: &Examined) {
     let cpu = |file: &str| host.read(&format!("/sys/devices/system/cpu/cpu0/cpufreq/{file}")).unwrap_or_default();
     let (governor, driver) = (cpu("scaling_governor"), cpu("scaling_driver"));
-    // The governor `powersave` of drivers that choose by themselves is no lowest frequency.
+    // With drivers that choose the frequency themselves (`intel_pstate`, for example), `powersave` is not the lowest frequency.
     if governor == "powersave" && !driver.contains("pstate") {
         list.advice("cpu-frequency", "cpu0", "the processors stay at their lowest frequency (`powersave`)")
             .why(format!(
-                "{} MHz of {} MHz: so much fewer streams before the processor is short",
+                "{} MHz of {} MHz: the processor limits the server to proportionally fewer streams",
                 host.number("/sys/devices/system/cpu/cpu0/cpufreq/scaling_min_freq").unwrap_or(0) / 1000,
                 host.number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq").unwrap_or(0) / 1000
             ))
@@ -159,20 +163,20 @@ fn machine(list: &mut FindingList, host: &Examined) {
         let used = total.saturating_sub(free);
         if used > total / 10 && used > 64 * 1024 {
             list.advice("swap", "memory", format!("{} are swapped out", units::ByteCount(used * 1024)))
-                .why("pages are read back from a disk when they are used, 12 ms each, on the disk of the streams perhaps")
+                .why("a page that is used again is read back from a disk in about 12 ms, perhaps from a disk of the streams")
                 .mend("sysctl -w vm.swappiness=1   (and into /etc/sysctl.d; or a smaller `plane.memory`)");
         }
     }
     let clock = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
     if ["acpi_pm", "hpet", "jiffies", "refined-jiffies"].contains(&clock.as_str()) {
         list.advice("clock", "clocksource", format!("time is read from `{clock}`"))
-            .why("each look at the clock is a system call of about 1 µs instead of 25 ns, some thousand times a second")
+            .why("each reading of the clock takes about 1 µs instead of 25 ns, some thousand times a second")
             .mend("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource   (if the kernel allows it)");
     }
     if host.prints("timedatectl", &["show", "-p", "NTPSynchronized", "--value"]).as_deref().map(str::trim) == Some("no")
     {
         list.advice("clock", "time of day", "the clock is not set by the network")
-            .why("conditions by date (If-Modified-Since) and logs of several machines do not fit together")
+            .why("dates in conditional requests (If-Modified-Since) and in logs disagree with those of other machines")
             .mend("timedatectl set-ntp true   (or chrony)");
     }
 }

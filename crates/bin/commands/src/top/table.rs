@@ -9,10 +9,10 @@ use units::{ByteCount, counted};
 
 use super::figures::Figures;
 
-/// A column: its head, the characters that it needs, and its rank. On a narrow screen the columns of the lowest ranks stay.
+/// A column: its heading, its width in characters, and its rank. A narrow screen shows the columns with the lowest ranks.
 pub(super) struct Column(pub(super) &'static str, pub(super) u16, u8);
 
-/// The columns of streams. The last one takes the room that is left.
+/// The columns of streams. The last column takes the remaining width.
 pub(super) const STREAM_COLUMNS: [Column; 9] = [
     Column("ID", 6, 4),
     Column("CLIENT", 18, 3),
@@ -24,7 +24,7 @@ pub(super) const STREAM_COLUMNS: [Column; 9] = [
     Column("SESSION", 14, 8),
     Column("PATH", 11, 0),
 ];
-/// The columns of disks. The last one takes the room that is left.
+/// The columns of disks. The last column takes the remaining width.
 pub(super) const DISK_COLUMNS: [Column; 9] = [
     Column("DISK", 14, 0),
     Column("STREAMS", 7, 1),
@@ -37,7 +37,7 @@ pub(super) const DISK_COLUMNS: [Column; 9] = [
     Column("MORE", 45, 8),
 ];
 
-/// The numbers of the columns that `width` characters have room for, in their order; at least one.
+/// The indexes of the columns that fit into `width` characters, in their order; at least one.
 pub(super) fn fitting<const N: usize>(columns: &[Column; N], width: u16) -> Vec<usize> {
     let mut by_rank: Vec<usize> = (0..N).collect();
     by_rank.sort_by_key(|at| columns[*at].2);
@@ -52,7 +52,7 @@ pub(super) fn fitting<const N: usize>(columns: &[Column; N], width: u16) -> Vec<
     by_rank
 }
 
-/// A text's end, if it has more than `width` characters: a path differs from its neighbours there.
+/// Shortens a text to its last `width` characters: paths differ at their ends.
 pub(super) fn end_of(text: &str, width: usize) -> String {
     match text.chars().count() {
         count if count <= width => text.to_owned(),
@@ -60,17 +60,17 @@ pub(super) fn end_of(text: &str, width: usize) -> String {
     }
 }
 
-/// Items one behind the other, on as many lines of `width` characters as they need.
+/// Sets items one behind the other, on lines of `width` characters.
 pub(super) fn flow(items: &[String], width: usize) -> Vec<String> {
     joined(items.iter().map(String::as_str), "  ", width)
 }
 
-/// A text on as many lines of `width` characters as its words need.
+/// Breaks a text between words into lines of `width` characters.
 pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     joined(text.split(' '), " ", width)
 }
 
-/// The words of a text that one line of `width` characters holds, and `…` where there are more.
+/// Shortens a text to the words that fit on a line of `width` characters, with `…` if words are left out.
 pub(super) fn beginning_of(text: &str, width: usize) -> String {
     match wrapped(text, width) {
         lines if lines.len() < 2 => text.to_owned(),
@@ -92,7 +92,7 @@ fn joined<'a>(items: impl Iterator<Item = &'a str>, gap: &str, width: usize) -> 
     lines
 }
 
-/// A stream's row; `now` is the rate that it sends or receives, bits per second, where that is known.
+/// A stream's row; `now` is its present rate in bits per second, if known.
 pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     let rate = match stream.class {
         Class::Constant => megabits(real(stream.rate_bps)),
@@ -118,7 +118,7 @@ pub(super) fn stream_row(stream: &Stream, now: Option<f64>) -> [String; 9] {
     ]
 }
 
-/// Contents of a session, and their lateness.
+/// Text of a session: the number of its contents, and their lateness or J.
 fn session(session: &SessionFigures) -> String {
     match (session.lag_seconds > 0.0, session.j_percent) {
         (true, _) => format!("{}, {:.1} s late", session.contents, session.lag_seconds),
@@ -150,7 +150,7 @@ pub(super) fn disk_row(disk: &Disk) -> [String; 9] {
     ]
 }
 
-/// Number of late blocks, and the lateness of the latest.
+/// Text: the number of late blocks, and a bound of the greatest lateness.
 fn late(buckets: &[u64]) -> String {
     let count: u64 = buckets.iter().sum();
     let Some(latest) = buckets.iter().rposition(|count| *count > 0) else { return "0".to_owned() };
@@ -160,7 +160,7 @@ fn late(buckets: &[u64]) -> String {
     format!("{count} (< {} ms)", 1u64 << latest)
 }
 
-/// The server and its machine, in three lines of items.
+/// Figures of the server and its machine, as items in three lines.
 pub(super) fn system_items(system: &System) -> [Vec<String>; 3] {
     let share = |share: Option<f64>| share.map_or_else(|| "?".to_owned(), |share| format!("{:.1} %", share * 100.0));
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), |bytes| ByteCount(bytes).to_string());
@@ -196,7 +196,7 @@ pub(super) fn system_items(system: &System) -> [Vec<String>; 3] {
     ]
 }
 
-/// Volumes, and the jobs that run, a line each.
+/// Volumes and running jobs, one line each.
 pub(super) fn work_lines(figures: &Figures) -> Vec<String> {
     let running = figures.jobs.iter().filter(|job| job.running.is_some());
     figures.volumes.iter().map(volume_line).chain(running.map(job_line)).collect()
@@ -237,7 +237,7 @@ pub(super) fn alarm_line(alarm: &Alarm) -> String {
     format!("{severity}  {}: {}", printable(&alarm.about), printable(&alarm.text))
 }
 
-/// All of it as text.
+/// All figures as text.
 pub(super) fn text(figures: &Figures) -> String {
     let mut lines = system_items(&figures.system).map(|items| items.join("  ")).to_vec();
     lines.extend(figures.alarms.iter().map(alarm_line));
@@ -260,7 +260,7 @@ fn aligned<const N: usize>(columns: &[Column; N], rows: Vec<[String; N]>) -> Vec
     std::iter::once(&heads).chain(&rows).map(line).collect()
 }
 
-/// A name that a client chose, without control characters, which a terminal would obey.
+/// Replaces the control characters of a name that a client chose: a terminal would obey them.
 fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

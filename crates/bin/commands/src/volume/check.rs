@@ -1,4 +1,4 @@
-//! `isocast volume check` and `isocast volume scrub`: whether all contents are as they were written.
+//! `isocast volume check` and `isocast volume scrub`: compare the contents with their headers and checksums.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::progress::ProgressLine;
 use super::served::{ServedDisks, VolumeOfServer};
 use super::{DiskNames, print};
 
-/// Exit code where the state of a volume is unknown.
+/// Exit code if the state of a volume is unknown.
 pub const NOT_LOOKED_AT: u8 = 3;
 
 /// Context of the error that kept the command from examining the volume.
@@ -29,8 +29,8 @@ impl fmt::Display for NotLookedAt {
     }
 }
 
-/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 if damage was found, 3 if that is not
-/// known.
+/// Check the catalogue against the units' headers: finds lost, torn and misplaced writes. Exit code 1 means damage, 3 that the
+/// state is unknown.
 #[derive(Debug, Args)]
 pub(crate) struct VolumeCheck {
     /// Print the findings as JSON.
@@ -40,10 +40,10 @@ pub(crate) struct VolumeCheck {
     names: DiskNames,
 }
 
-/// Read and verify every byte; damaged copies are written anew from another one. Exit code 1 if damage was found, 3 if that is not known.
+/// Read and verify every byte, and rewrite damaged copies from another copy. Exit code 1 means damage, 3 that the state is unknown.
 #[derive(Debug, Args)]
 pub(crate) struct Scrub {
-    /// Only report damage, and write nothing.
+    /// Report damage only; write nothing.
     #[arg(long)]
     no_repair: bool,
     /// Print the findings as JSON.
@@ -53,37 +53,38 @@ pub(crate) struct Scrub {
     disks: ServedDisks,
 }
 
-/// A damaged copy of a part, and its state after the run.
+/// A damaged copy of a part, and the outcome of its repair.
 struct DamagedPart {
     finding: DamagedCopy,
     other: OtherCopy,
     repaired: bool,
 }
 
-/// The other copy of a part with a damaged one.
+/// State of the other copy of a damaged part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherCopy {
-    /// It is right: nothing is lost.
+    /// The other copy is right: nothing is lost.
     Right,
-    /// Its disk is missing: whether it is right is not known.
+    /// The disk of the other copy is missing: its state is unknown.
     Missing,
-    /// There is none, or it is damaged as well.
+    /// There is no other copy, or it is damaged as well.
     None,
 }
 
-/// The result of looking at all copies.
+/// The result of examining all copies.
 #[derive(Default)]
 struct Findings {
     damaged: Vec<DamagedPart>,
-    /// Contents with a copy on a disk that is missing, and of these the ones with a part that has no right copy elsewhere.
+    /// Contents with a copy on a missing disk (`unknown`), and of these the contents with a part that has no right copy
+    /// elsewhere (`missing`).
     unknown: BTreeSet<String>,
     missing: BTreeSet<String>,
-    /// The numbers of these disks.
+    /// The numbers of the missing disks.
     away: BTreeSet<u8>,
 }
 
 impl DamagedPart {
-    /// The content, and its part.
+    /// The name of the content, and the number of the part.
     fn part(&self) -> (String, u32) {
         (self.finding.name.clone(), self.finding.part)
     }
@@ -136,7 +137,7 @@ impl Scrub {
 
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         if self.no_repair {
-            let why = "a server that has the volume mends the damage it finds: leave --no-repair out";
+            let why = "a server that has the volume repairs the damage it finds: omit --no-repair";
             return Err(anyhow::anyhow!(why).context(NotLookedAt));
         }
         let done = served.ask("scrub", true, "scrub").context(NotLookedAt)?.context("it was waited for")?;
@@ -164,7 +165,7 @@ impl Scrub {
     }
 }
 
-/// The error for damage, or for copies that were not read; none without either.
+/// `Err` if there is damage, or if copies were not read.
 fn judge(damage: Option<String>, unknown: u64, away: &[u8]) -> anyhow::Result<()> {
     let unread = (unknown > 0).then(|| {
         let disks: Vec<String> = away.iter().map(ToString::to_string).collect();
@@ -183,7 +184,7 @@ fn judge(damage: Option<String>, unknown: u64, away: &[u8]) -> anyhow::Result<()
     }
 }
 
-/// Looks at the copies of all contents.
+/// Examines the copies of all contents.
 fn examine(volume: &Volume, disks: &mut VolumeDisks, depth: Depth) -> Findings {
     let what = if depth == Depth::Headers { "check" } else { "scrub" };
     let mut progress = ProgressLine::new(what);

@@ -1,7 +1,8 @@
-//! `isocast volume add`, `remove` and `rebalance`: a disk more, a disk less with its contents moved to the others, and all equally full.
+//! `isocast volume add`, `remove` and `rebalance`: adds a disk, removes a disk after moving its contents to the others, and
+//! makes all disks equally full.
 //!
-//! Promise: broken off at any moment, the volume is whole, and the same command continues; a copy moves only with bytes that were just
-//! verified. A server that has the volume does the work on request.
+//! Promise: after an interruption at any moment the volume is whole, and the same command continues; a copy is written only
+//! from bytes that were just verified. If a server has the volume, the command requests the work from it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ use super::served::{ServedDisks, VolumeOfServer};
 use super::upkeep::look_after;
 use super::{NewDisk, print};
 
-/// Longest wait for a disk that has left, and the time between two looks at it.
+/// Longest wait until the server releases a removed disk, and the period of the check.
 const FREE_TIME_MAX: Duration = Duration::from_secs(10);
 const FREE_PERIOD: Duration = Duration::from_millis(20);
 
@@ -43,7 +44,7 @@ impl AddDisk {
         }
         let all: Vec<PathBuf> = named.iter().chain([&self.coming.new]).cloned().collect();
         let (member, volume) = match disks::open(&all, Purpose::Write).ok().filter(|_| self.coming.yes) {
-            // Broken off before: it is in already, and perhaps not all disks know.
+            // An interrupted `add` has entered the disk, perhaps not yet in the superblocks of all disks.
             Some((disks, mut volume)) => {
                 disks.write_steps(&volume.members().superblock_writes())?;
                 disks.commit(&mut volume)?;
@@ -63,7 +64,7 @@ impl AddDisk {
         Ok(print(out, self.coming.json.then(json), line)?)
     }
 
-    /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
+    /// Requests the work from the server. The new disk is cleared first: a server accepts only a blank disk.
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let new = &self.coming.new;
         let is_in = served.number_of(new).is_ok_and(|number| served.status.disks[number].state == "active");
@@ -104,10 +105,10 @@ impl AddDisk {
 
 /// Take a disk out of a volume: its contents move to the other disks first.
 ///
-/// Where a server has the volume, it does so beside the streams. Broken off, the same command continues where it was.
+/// If a server has the volume, it does the work while streams run. After an interruption the same command continues.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveDisk {
-    /// The disk that goes. One that cannot be read any more leaves a mirror that a server has, or is replaced (`isocast volume replace`).
+    /// The disk to remove. An unreadable disk can be removed from a mirror that a server has, or be replaced (`isocast volume replace`).
     #[arg(long, value_name = "DEV")]
     old: PathBuf,
     /// Do it: without this nothing is written.
@@ -165,8 +166,8 @@ impl RemoveDisk {
         Ok(print(out, self.json.then(json), line)?)
     }
 
-    /// Waits until the server lets go of the disk, which it does once its thread has seen that the disk is out and the readers there have
-    /// ended: the next command may be for this disk. That command reports a disk that is still read after that as in use.
+    /// Waits until the server releases the disk, so that the next command can use it. The server does so when the disk's thread
+    /// has noted the removal and the last reader has ended. If the wait times out, the next command reports the disk as in use.
     fn wait_until_free(&self) {
         let is_held = || matches!(OpenDisk::open(&self.old, Purpose::Read), Err(VolumeDiskError::InUse(_)));
         let began = Instant::now();
@@ -178,8 +179,8 @@ impl RemoveDisk {
 
 /// Move contents from disks that are fuller than others to these, so that all are equally full.
 ///
-/// New contents go to the emptiest disks by themselves; this moves those written before a disk came. Where a server has the volume, it does
-/// so beside the streams. Broken off, the same command continues where it was.
+/// New contents go to the emptiest disks anyway; this command moves contents written before a disk was added. If a server has
+/// the volume, it does the work while streams run. After an interruption the same command continues.
 #[derive(Debug, Args)]
 pub(crate) struct Rebalance {
     /// Print the result as JSON.

@@ -1,8 +1,7 @@
-//! `isocast volume`: makes, fills, checks and mends volumes; where a server has the disks, most commands call that server.
+//! `isocast volume`: makes, fills, checks and repairs volumes. While a server has the disks, most commands call that server.
 //!
-//! Promise: a disk that holds something is overwritten only with `--force`; nothing is changed before everything was checked;
-//! exit code 1 where damage was found, 3 where that is not known.
-//! Not here: what lies where on the disks (crate `volume`).
+//! Promise: a disk that holds data is overwritten only with `--force`; nothing is changed before all checks have passed; exit
+//! code 1 means damage, 3 that the state is unknown. Not here: the format on the disks (the crate `volume`).
 
 mod check;
 mod create;
@@ -69,13 +68,13 @@ impl DiskNames {
         &self.disks.0
     }
 
-    /// All but this one.
+    /// The disks except `path`.
     fn without(&self, path: &Path) -> Vec<PathBuf> {
         self.all().iter().filter(|disk| !volumes::is_same_disk(disk, path)).cloned().collect()
     }
 }
 
-/// A disk that comes into a volume.
+/// A disk to add to a volume.
 #[derive(Debug, Args)]
 struct NewDisk {
     /// The disk that comes: all data on it is lost.
@@ -93,7 +92,8 @@ struct NewDisk {
 }
 
 impl NewDisk {
-    /// Makes it blank for a server, which takes no other, when `confirmed`. Its path as a part of an address.
+    /// Blanks the disk for a server, which accepts only blank disks, after `confirmed` succeeds. Returns the disk's path,
+    /// encoded for a URL.
     fn cleared(&self, confirmed: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<String> {
         let new = existing_data::open_to_overwrite(&self.new, self.force)?;
         confirmed()?;
@@ -105,7 +105,7 @@ impl NewDisk {
     }
 }
 
-/// Disks with commas between them: one word, so that other words can follow.
+/// Disks separated by commas: one argument, so that other arguments can follow.
 #[derive(Debug, Clone)]
 struct DiskList(Vec<PathBuf>);
 

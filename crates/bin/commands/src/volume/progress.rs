@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
-/// A line on the terminal that is written over; nothing where standard error is no terminal.
+/// A progress line that overwrites itself; silent if standard error is not a terminal.
 #[derive(Debug)]
 pub(crate) struct ProgressLine {
     terminal: Option<std::io::Stderr>,

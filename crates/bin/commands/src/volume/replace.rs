@@ -1,7 +1,8 @@
-//! `isocast volume replace`: a new disk in the place of a failed one, filled from the other copies.
+//! `isocast volume replace`: puts a new disk in the place of a failed one and fills it from the other copies.
 //!
-//! Promise: broken off at any moment, the same command continues; right copies on the new disk are not written
-//! again; a copy is made only of bytes that were just verified. A server that has the volume does the work on request.
+//! Promise: after an interruption at any moment the same command continues; right copies on the new disk are not written again;
+//! a copy is written only from bytes that were just verified. If a server has the volume, the command requests the work from
+//! it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,13 +23,13 @@ use super::{NewDisk, print};
 
 /// Put a new disk into a mirror in the place of one that failed, and fill it from the other copies.
 ///
-/// Where a server has the volume, it does so beside the streams. Broken off, the same command continues where it was.
+/// If a server has the volume, it does the work while streams run. After an interruption the same command continues.
 #[derive(Debug, Args)]
 pub(crate) struct Replace {
-    /// The disk that goes: it is taken out of the volume; it may be broken or missing.
+    /// The disk to replace: it is taken out of the volume, and may be broken or missing.
     #[arg(long, value_name = "DEV")]
     old: PathBuf,
-    /// Only put the new disk in: the server fills it beside the streams when it serves the volume.
+    /// Only enter the new disk: the server fills it while streams run, when it serves the volume.
     #[arg(long)]
     fill_later: bool,
     #[command(flatten)]
@@ -56,12 +57,12 @@ impl Replace {
         if self.fill_later {
             return self.report_put_in(out, member);
         }
-        // A disk that is in and not filled is filled as soon as the volume is open.
+        // Opening the volume begins to fill a disk that was entered and is not filled.
         let (filled, _) = look_after(&all, None, "replace")?;
         self.report(out, member, &filled)
     }
 
-    /// The last look before something is written.
+    /// Asks for confirmation before the first write.
     fn confirm(&self) -> anyhow::Result<()> {
         let (old, coming) = (self.old.display(), self.coming.new.display());
         ensure!(
@@ -71,7 +72,7 @@ impl Replace {
         Ok(())
     }
 
-    /// Has the server do it. The new disk is cleared first: a server takes a blank one only.
+    /// Requests the work from the server. The new disk is cleared first: a server accepts only a blank disk.
     fn ask(&self, out: &mut dyn Write, served: &VolumeOfServer) -> anyhow::Result<()> {
         let number = served.number_of(&self.old)?;
         let device = self.coming.cleared(|| self.confirm())?;
@@ -89,7 +90,7 @@ impl Replace {
         }
     }
 
-    /// The volume, if its new disk is being filled already.
+    /// The number of the new disk, if an interrupted command has entered it and it is still being filled.
     fn resumed_member(&self, all: &[PathBuf]) -> Option<MemberId> {
         if !self.coming.yes {
             return None;
@@ -100,7 +101,7 @@ impl Replace {
         u8::try_from(member).ok().map(MemberId).filter(|_| filling)
     }
 
-    /// Takes the old disk out, if it is not, and puts the new one in.
+    /// Takes the old disk out, unless it is out already, and enters the new one.
     fn put_in(&self, others: &[PathBuf]) -> anyhow::Result<MemberId> {
         let new = open_to_overwrite(&self.coming.new, self.coming.force)?;
         let (mut disks, mut volume) = disks::open(others, Purpose::Write)?;

@@ -1,6 +1,6 @@
-//! Requests to the server of a volume, which does its upkeep while streams run.
+//! Requests to the server of a volume, which does the upkeep while streams run.
 //!
-//! Promise: a volume that a running server holds is changed by that server only. Not here: doing it.
+//! Promise: a volume that a running server holds is changed by that server only. Not here: the upkeep itself (the crate `volumes`).
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,13 +17,13 @@ use super::DiskNames;
 use super::disks::{is_held, stays_held};
 use super::progress::ProgressLine;
 
-/// Time between two queries of its progress.
+/// Time between two queries of an upkeep's progress.
 const PERIOD: Duration = Duration::from_millis(500);
 
 /// The server that may hold the disks.
 #[derive(Debug, Args)]
 pub(super) struct VolumeServer {
-    /// The server that receives the request where a server holds the disks.
+    /// The server that receives the request if the disks are in use.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8080")]
     url: String,
     /// A file that holds `name:password`, for that server.
@@ -45,7 +45,7 @@ impl ServedDisks {
         self.names.all()
     }
 
-    /// As [`VolumeServer::serving`], of all of them.
+    /// As [`VolumeServer::serving`], for all disks.
     pub(super) fn serving(&self) -> anyhow::Result<Option<VolumeOfServer>> {
         self.server.serving(self.all())
     }
@@ -75,7 +75,7 @@ impl VolumeServer {
             let status = volumes.into_iter().find(of_it);
             status.with_context(|| format!("{} is in use, but not by {}", held.display(), self.url))
         });
-        // A server that has just ended answers no more, and has its disks a little longer.
+        // A server that is ending stops answering a little before it releases its disks.
         match status {
             Ok(status) => Ok(Some(VolumeOfServer { server, login, status })),
             Err(_) if !disks.iter().any(|disk| stays_held(disk)) => Ok(None),
@@ -100,19 +100,19 @@ fn number_in(volume: &VolumeStatus, disk: &Path) -> Option<usize> {
 }
 
 impl VolumeOfServer {
-    /// The number of a disk in it.
+    /// The number of a disk in the volume.
     ///
     /// # Errors
-    /// It is none of its disks.
+    /// The disk is not one of the volume's.
     pub(super) fn number_of(&self, disk: &Path) -> anyhow::Result<usize> {
         let name = &self.status.name;
         number_in(&self.status, disk).with_context(|| format!("{} is no disk of the volume `{name}`", disk.display()))
     }
 
-    /// Its contents, as the server serves them.
+    /// The volume's contents at the server.
     ///
     /// # Errors
-    /// The server serves other folders or volumes as well, under the same names.
+    /// The server serves other folders or volumes in the same namespace.
     pub(super) fn media(&self) -> anyhow::Result<Remote> {
         let disks: Vec<Disk> = self.server.read("disks")?;
         let is_its = |folder: &String| number_in(&self.status, Path::new(folder)).is_some();
@@ -127,13 +127,13 @@ impl VolumeOfServer {
         Remote::new(&url, self.login.as_ref())
     }
 
-    /// The paths of its disks, as the server names them.
+    /// The paths of the volume's disks, as the server names them.
     pub(super) fn disks(&self) -> Vec<PathBuf> {
         let disks = self.status.disks.iter().filter(|disk| disk.state != "left");
         disks.filter_map(|disk| disk.path.clone()).map(PathBuf::from).collect()
     }
 
-    /// As it is by now.
+    /// The volume with its present status.
     pub(super) fn now(&self) -> anyhow::Result<Self> {
         let volumes: Vec<VolumeStatus> = self.server.read("volumes")?;
         let status = volumes.into_iter().find(|volume| volume.name == self.status.name);
@@ -142,7 +142,7 @@ impl VolumeOfServer {
         Ok(Self { server: self.server.clone(), login: self.login.clone(), status })
     }
 
-    /// Requests an upkeep of the volume; if `waits`, gives its status at its end.
+    /// Requests an upkeep of the volume; if `waits`, returns the upkeep's status at its end.
     ///
     /// # Errors
     /// The server's refusal, or the error of the upkeep.

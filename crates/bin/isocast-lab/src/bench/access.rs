@@ -1,4 +1,4 @@
-//! `bench access`: cost of reading a file at a rate, by the way of reading.
+//! `bench access`: processor time of reading a file at a rate, by the method of reading.
 //!
 //! HPSM's tables 4.4 and 4.5 (PIO and DMA, 5 to 15 Mbit/s) for today: the page cache, a mapping, direct reads, io_uring with registered
 //! buffers, and splice, as fio makes them, and our own `isocast cp`, which is the tables' `filecp`. Files are read cold from the file
@@ -23,20 +23,20 @@ pub(crate) struct AccessCommand {
     /// A folder on the disk that is read.
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// Rates at which is read.
+    /// Rates of reading.
     #[arg(long, value_delimiter = ',', default_value = "5M,10M,15M,100M,1000M", value_parser = units::parse_rate)]
     rates: Vec<BitRate>,
-    /// Time to measure each, three times.
+    /// Duration of each measurement; each is made three times.
     #[arg(long, default_value = "5s", value_parser = units::parse_duration)]
     duration: Nanos,
-    /// Measure each once for two seconds, to see that all work.
+    /// A quick trial: one measurement of two seconds for each method.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
     output: FigureOutput,
 }
 
-/// Ways to read: their names, and the arguments for fio.
+/// Methods of reading: their names, and the arguments for fio.
 const WAYS: [(&str, &[&str]); 7] = [
     ("page cache, 4 KiB", &["--ioengine=psync", "--bs=4k"]),
     ("page cache, 128 KiB", &["--ioengine=psync", "--bs=128k"]),
@@ -50,7 +50,7 @@ const WAYS: [(&str, &[&str]); 7] = [
     ),
 ];
 const OURS: &str = "isocast cp";
-/// Runs, of which the cheapest counts: fio spins between its reads where sleeping was not exact when it began.
+/// Runs of a measurement, of which the cheapest counts: fio spins between its reads if it found sleeping inexact at its start.
 const TRIES: u32 = 3;
 
 impl AccessCommand {
@@ -74,7 +74,7 @@ impl AccessCommand {
         ));
         for &rate in &self.rates {
             let file = folder.path().join(format!("{}", rate.0));
-            // More than is read: a reader at the end would begin again, from memory.
+            // More bytes than are read: a reader that reached the end would begin again and read from memory.
             let bytes = (rate.0 / 8).saturating_mul(span.0 / 1_000_000_000 + 1).next_multiple_of(1 << 20);
             write_file(&file, bytes, stop)?;
             let x = real(rate.0) / 1e6;
@@ -99,7 +99,7 @@ fn cheapest(tries: u32, mut run: impl FnMut() -> anyhow::Result<(f64, f64)>) -> 
     Ok(best)
 }
 
-/// Bytes that no disk compresses, not in memory any more.
+/// Writes a file of incompressible bytes that are not in the page cache.
 fn write_file(file: &Path, bytes: u64, stop: &Stop) -> anyhow::Result<()> {
     let arguments = ["--rw=write", "--bs=1m", "--direct=1", "--ioengine=psync", "--end_fsync=1", "--refill_buffers"];
     run(Command::new("fio").args(job(file)).args(arguments).arg(format!("--size={bytes}")), stop).map(drop)
@@ -110,7 +110,7 @@ fn job(file: &Path) -> [String; 4] {
     ["--name=access", "--thread", "--output-format=json", &file].map(str::to_owned)
 }
 
-/// Processor time in percent of one, and Mbit/s.
+/// Measures fio: percent of one processor, and Mbit/s.
 fn fio(file: &Path, rate: BitRate, span: Nanos, way: &[&str], stop: &Stop) -> anyhow::Result<(f64, f64)> {
     let mut command = Command::new("fio");
     command.args(job(file)).args(way).args(["--rw=read", "--invalidate=1"]);

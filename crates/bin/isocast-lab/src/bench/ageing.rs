@@ -1,8 +1,8 @@
 //! `bench ageing`: effect of repeated filling and deleting on a volume and on file systems.
 //!
-//! AVFS (docs/references.md) promised a read rate that stays however long a disk has been written and erased, and left the proof for
-//! later. Age is counted as Sears and van Ingen count it: in turns, each of which writes as many bytes as are kept. Emulated disks take
-//! no time while they age, and their drive's while they are measured.
+//! AVFS (docs/references.md) promised a read rate that stays the same through any amount of writing and erasing, and left the
+//! proof for later. Age is counted as by Sears and van Ingen: in turns, each of which writes as many bytes as the store keeps.
+//! Emulated disks answer at once while they age, and take the time of their drive while they are measured.
 
 use std::io::Write;
 
@@ -38,22 +38,22 @@ pub(crate) struct AgeingCommand {
     /// The largest content.
     #[arg(long, default_value = "128MiB", value_parser = units::parse_size)]
     largest: ByteCount,
-    /// Number of times that all contents are replaced.
+    /// Number of turns, each of which replaces all contents.
     #[arg(long, default_value_t = 10)]
     turns: u32,
     /// Rate of the streams that are counted.
     #[arg(long, default_value = "8.8M", value_parser = units::parse_rate)]
     rate: BitRate,
-    /// Whole seconds for which the streams that were admitted run.
+    /// Run time of the admitted streams, whole seconds.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     run: u64,
-    /// Bytes that are read for the rate of reading.
+    /// Bytes to read for the rate of reading.
     #[arg(long, default_value = "4GiB", value_parser = units::parse_size)]
     read: ByteCount,
-    /// Reproduces sizes and deletions.
+    /// Seed of the sizes and the deletions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One turn on a disk of 1 GiB, to see that it works; not more than two seconds of streams.
+    /// A quick trial: one turn on a disk of 1 GiB, and at most two seconds of streams.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -73,15 +73,15 @@ enum AgedStore {
     XfsRealtime,
 }
 
-/// Share of an empty store's room that is filled, percent.
+/// Percent of the empty store's free bytes that the contents fill.
 const FULL_PERCENT: u64 = 90;
-/// Streams that begin in a minute: a disk that is nearly full begins no more in time, and the first refusal ends
-/// the count.
+/// Streams that begin per minute: faster starts would be refused on a disk near its limit, and the first refusal ends the
+/// count.
 const STARTS: StartsPerMinute = StartsPerMinute(60);
 const QUICK_BYTES: ByteCount = ByteCount(1 << 30);
 const QUICK_LARGEST: ByteCount = ByteCount(16 << 20);
 const QUICK_STREAMS: usize = 8;
-/// The data and log section of XFS of the file system with its realtime device.
+/// Size of the data section, with the log, of the XFS that has a realtime device.
 const XFS_DATA: &str = "size=1GiB";
 
 /// Figures of a store at one age.
@@ -108,8 +108,8 @@ impl AgeingCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// No emulated disk or no volume can be made, the server fails, or interrupted. A file system that this machine does not have is left
-    /// out.
+    /// An emulated disk or a volume cannot be made, the server fails, or the benchmark is interrupted. A file system that this
+    /// machine does not support is left out.
     pub(crate) fn run(mut self, stop: &Stop, out: &mut dyn Write) -> anyhow::Result<()> {
         if self.smallest.0 < 4096 || self.smallest > self.largest || self.largest.0 > self.size.0 / 16 {
             anyhow::bail!(crate::wrong_usage(format_args!(
@@ -176,14 +176,14 @@ impl AgeingCommand {
     fn disk(&self, name: &str, size: &str, more: &[&str]) -> anyhow::Result<LabDisk> {
         let mut arguments = vec!["--profile", &self.profile, "--set", size];
         arguments.extend(self.parameters.iter().flat_map(|parameter| ["--set", parameter]));
-        // No other benchmark's, since that may run at the same time.
+        // A name of its own: another benchmark may run at the same time.
         LabDisk::up(&format!("ageing-{}-{name}", std::process::id()), &[&arguments, more].concat())
     }
 
     fn age(&self, store: AgedStore, site: &StoreSite, table: &mut FigureTable, stop: &Stop) -> anyhow::Result<()> {
         let sizes = SizeMix { smallest: self.smallest.0, largest: self.largest.0 };
         say(format_args!("{}: the server measures the disk; then it is filled", store.name()));
-        // Measured at its drive's pace: the profile is kept for all that follows.
+        // Calibrated at the speed of its drive; the profile is kept for all later runs.
         site.serve(&[], stop, |_| Ok(()))?;
         let room = site.free_bytes()? / 100 * FULL_PERCENT;
         let mut kept = ContentTurnover::new(sizes, site.grain(), room, self.seed);
@@ -247,7 +247,7 @@ impl AgeingCommand {
         Ok(MeasuredAge { mb_per_s, streams: found.streams, stalled: found.stalled })
     }
 
-    /// The names of as many contents as last for a run of streams of all of them.
+    /// The names of the largest contents, as many as can all be streamed until the end of the run.
     fn long_enough(&self, kept: &[KeptContent]) -> Vec<String> {
         let name = |one: &KeptContent| one.name.clone();
         if self.quick {

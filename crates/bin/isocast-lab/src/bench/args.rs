@@ -1,4 +1,4 @@
-//! Arguments of the command line, checked.
+//! Checked arguments of the command line.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use super::network;
 use super::server::{Choice, ServerGround, parts_of};
 use super::writer::UPLOAD_PREFIX;
 
-/// Most seconds one run may measure: the series of 5,000 streams then still fit in memory.
+/// Longest measurement of a run, seconds: the series of 5,000 streams then still fit in memory.
 pub(crate) const SECONDS_MAX: u64 = 3_600;
-/// Streams started per second unless said otherwise.
+/// Default of the streams that begin per second.
 pub(crate) const STARTS_PER_SECOND: u64 = 100;
 
 /// The stream of HiTactix.
@@ -38,7 +38,7 @@ fn spread(text: &str) -> Result<ContentSpread, String> {
 /// Our servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OwnServer {
-    /// This program's `serve`, started and stopped by the benchmark.
+    /// `isocast serve`, started and stopped by the benchmark.
     Isocast,
 }
 
@@ -50,14 +50,14 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Our server, and then `peer`, if there is one, which reads contents that are cold.
+    /// Our server, and then `peer`, if given. Contents are cold, so nginx reads them in its thread pool.
     pub(crate) fn beside(peer: Option<Self>) -> Vec<Choice> {
         let peer = peer.map(|Self::Nginx| Choice::Nginx { threads: true });
         [Choice::Isocast].into_iter().chain(peer).collect()
     }
 }
 
-/// Whether nginx reads files in a thread pool.
+/// The threads in which nginx reads files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PeerReads {
     /// In a thread pool with --cold, directly otherwise.
@@ -75,7 +75,7 @@ pub(crate) enum Cable {
     Veth,
 }
 
-/// A factor by which a disk becomes slower.
+/// Parses a factor by which a disk becomes slower.
 fn slower(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(factor) if (1.0..=100.0).contains(&factor) => Ok(factor),
@@ -83,7 +83,7 @@ fn slower(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A span that a run may be made of.
+/// Parses a span of at most [`SECONDS_MAX`].
 fn span(text: &str) -> Result<Nanos, String> {
     match units::parse_duration(text) {
         Ok(span) if span <= Nanos::from_secs(SECONDS_MAX) => Ok(span),
@@ -92,7 +92,7 @@ fn span(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// A number of clients.
+/// Parses a number of clients.
 fn clients(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if count <= STREAMS_MAX => Ok(count),
@@ -103,20 +103,19 @@ fn clients(text: &str) -> Result<usize, String> {
 /// Arguments of every experiment.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ExperimentArgs {
-    /// Measure a server that runs already. `{content}`, `{rate}` and `{number}` (of the stream) are filled in where they
-    /// stand.
+    /// Measure a running server. `{content}`, `{rate}` and `{number}` (of the stream) are replaced in the URL.
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
     /// Start this server, measure it, stop it.
     #[arg(long, value_enum)]
     pub server: Option<OwnServer>,
-    /// Measure this one beside, in turn, over the same files.
+    /// Measure this server too, in turn with the other, on the same files.
     #[arg(long, value_enum)]
     pub peer: Option<Peer>,
-    /// A folder of contents for the servers started (repeatable), and the list of contents.
+    /// A folder of contents for the started servers (repeatable); its files are the contents.
     #[arg(long, value_name = "DIR")]
     pub root: Vec<PathBuf>,
-    /// A content by name (repeatable); all files of the folders unless given.
+    /// A content by name (repeatable) [default: all files of the folders].
     #[arg(long, value_name = "NAME")]
     pub content: Vec<String>,
     /// Distribution of contents to streams.
@@ -131,22 +130,22 @@ pub(crate) struct ExperimentArgs {
     /// Time without measuring after the last stream began.
     #[arg(long, default_value = "6s", value_parser = span)]
     pub warm_up: Nanos,
-    /// Span over which the streams begin evenly [default: as --starts-per-second says].
+    /// Span over which the streams begin evenly [default: by --starts-per-second].
     #[arg(long, value_parser = span, conflicts_with = "starts_per_second")]
     pub ramp: Option<Nanos>,
-    /// Streams that begin in a second.
+    /// Streams that begin per second.
     #[arg(long, default_value_t = STARTS_PER_SECOND, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub starts_per_second: u64,
-    /// Media a player wants before it starts.
+    /// Media that a player holds before it starts.
     #[arg(long, default_value = "2s", value_parser = span)]
     pub start: Nanos,
-    /// Media a player wants after a stall.
+    /// Media that a player holds before it continues after a stall.
     #[arg(long, default_value = "2s", value_parser = span)]
     pub rebuffer: Nanos,
     /// Number of runs of everything; median and spread are reported.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-    /// Disturbed runs are repeated once while that takes no longer than this altogether [default: no limit].
+    /// Most time for the repetition of disturbed runs, in all [default: no limit].
     #[arg(long, value_name = "SPAN", value_parser = units::parse_duration)]
     pub repeats_within: Option<Nanos>,
     /// Writers that upload without pause.
@@ -158,23 +157,22 @@ pub(crate) struct ExperimentArgs {
     /// Drop cached pages of the contents before each run.
     #[arg(long)]
     pub cold: bool,
-    /// Whether nginx reads files in a thread pool.
+    /// The threads in which nginx reads files.
     #[arg(long, value_enum, default_value = "auto")]
     pub nginx_reads: PeerReads,
-    /// Read the streams by TLS, with a certificate made for it, from the servers started; all else goes without.
+    /// Read the streams over TLS from the started servers, with a certificate made for the run; other requests are not encrypted.
     #[arg(long, conflicts_with = "url")]
     pub tls: bool,
-    /// One more argument for the server started by --server (repeatable).
+    /// A further argument for the server started by --server (repeatable).
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     pub serve_arg: Vec<String>,
-    /// The process to account for with --url [default: the one that listens there].
+    /// The process whose resources are counted with --url [default: the one that listens there].
     #[arg(long)]
     pub pid: Option<u32>,
-    /// Number that reproduces random choices.
+    /// Seed of the random choices.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The contents are on this emulated disk (`isocast lab disk`): its own figures are kept, and tell whether the
-    /// machine disturbed it.
+    /// The emulated disk of the contents (`isocast lab disk`): its figures are kept, and show whether the machine disturbed it.
     #[arg(long, value_name = "NAME")]
     pub lab_disk: Option<String>,
     /// Set the disk's read-ahead (KiB) while a peer runs, and set it back after (needs root).
@@ -183,35 +181,35 @@ pub(crate) struct ExperimentArgs {
     /// Keep our server's disk profile here between runs [default: a temporary folder].
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Server and client in network namespaces of their own, with a cable between (needs root).
+    /// Run server and client in network namespaces of their own, joined by a cable (needs root).
     #[arg(long, value_enum)]
     pub network: Option<Cable>,
     /// Rate of that cable from the server, by a token bucket [default: as fast as the machine can].
     #[arg(long, value_name = "RATE", requires = "network", value_parser = units::parse_rate)]
     pub shape: Option<BitRate>,
-    /// Given by a benchmark that has made the network to itself.
+    /// Set by a benchmark that runs itself again inside the network that it made.
     #[arg(long, hide = true, value_name = "NAMESPACE")]
     pub inside: Option<String>,
     /// Factor by which the emulated disk becomes slower than its profile says.
     #[arg(long, value_name = "FACTOR", requires = "lab_disk", value_parser = slower)]
     pub slow: Option<f64>,
-    /// Span after the first stream began in which it becomes so.
+    /// Time from the beginning of the first stream until the disk becomes slower.
     #[arg(long, default_value = "0s", requires = "slow", value_parser = span)]
     pub slow_after: Nanos,
-    /// Clients beside that ask for a stream and then take nothing.
+    /// Further clients that request a stream and then take no bytes.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub stalled_clients: usize,
-    /// Hostile clients beside the streams: heads and bodies of a byte a second, garbage, storms of connections, answers
-    /// unread.
+    /// Hostile clients during the streams: they send heads and bodies at a byte a second and garbage, open many connections,
+    /// and leave answers unread.
     #[arg(long, default_value_t = 0, value_parser = clients)]
     pub hostile_clients: usize,
-    /// A shell command that runs once a second beside the streams, `{address}` being the server's (repeatable).
+    /// A shell command that runs once a second during the streams; `{address}` is the server's (repeatable).
     #[arg(long, value_name = "COMMAND")]
     pub beside: Vec<String>,
-    /// Do not measure first the rate of one sequential durable writer where there are writers.
+    /// With writers, do not measure the rate of one sequential durable writer first.
     #[arg(long)]
     pub no_yardstick: bool,
-    /// Name of the results' files [default: the experiment's].
+    /// Name of the files of results [default: the experiment's].
     #[arg(long)]
     pub label: Option<String>,
     /// Headline of the results.
@@ -239,7 +237,7 @@ impl ExperimentArgs {
     /// The servers to measure, in the order they take turns.
     ///
     /// # Errors
-    /// None is named, or one that is started has nothing to serve.
+    /// No server is named, or a started server has no contents.
     pub(crate) fn choices(&self) -> anyhow::Result<Vec<Choice>> {
         let mut choices = Vec::new();
         if let Some(url) = &self.url {
@@ -268,10 +266,10 @@ impl ExperimentArgs {
         Ok(choices)
     }
 
-    /// Folders and settings of the servers started. Folders are made absolute: servers may run elsewhere.
+    /// Folders and settings of the started servers. Paths are made absolute, since servers may run in another folder.
     ///
     /// # Errors
-    /// A folder is not there, or the process to account for.
+    /// A folder, or the process whose resources are counted, does not exist.
     pub(crate) fn ground(&self) -> anyhow::Result<ServerGround> {
         let absolute = |root: &PathBuf| {
             root.canonicalize().with_context(|| format!("the folder of contents `{}`", root.display()))
@@ -340,7 +338,7 @@ impl ExperimentArgs {
         arguments
     }
 
-    /// Warns of contents that a server does not send at the rate: what lasts less than 30 s is taken for a segment.
+    /// Warns of contents that a server does not send at the rate: it takes a content of less than 30 s for a segment.
     pub(crate) fn warn_of_short_contents(&self) {
         let bytes_min = self.rate().bytes_in(SEGMENT_MAX);
         let sizes = self.root.iter().filter_map(|root| fs::read_dir(root).ok()).flatten().filter_map(Result::ok);
@@ -354,12 +352,12 @@ impl ExperimentArgs {
         }
     }
 
-    /// Whether this has still to be run again in a network of its own.
+    /// True if the benchmark has to run itself again in a network of its own.
     pub(crate) fn wants_network(&self) -> bool {
         self.network.is_some() && self.inside.is_none()
     }
 
-    /// The contents named, or all files of the folders.
+    /// The named contents, or all files of the folders.
     fn contents(&self) -> anyhow::Result<Vec<String>> {
         if !self.content.is_empty() {
             return Ok(self.content.clone());
@@ -377,7 +375,7 @@ impl ExperimentArgs {
             for entry in fs::read_dir(root).with_context(|| format!("listing `{}`", root.display()))? {
                 let entry = entry?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                // An upload left by a benchmark that was killed is no content.
+                // The upload of a killed benchmark is not a content.
                 let is_content = !name.starts_with('.') && !name.starts_with(UPLOAD_PREFIX);
                 if is_content && entry.file_type()?.is_file() && entry.metadata()?.len() > 0 {
                     names.push(name);
@@ -392,10 +390,10 @@ impl ExperimentArgs {
     }
 }
 
-/// A content that lasts less is sent as players of segments want it: four times as fast as it plays, then nothing.
+/// A shorter content counts as a segment: a server sends it at four times its rate, and then pauses.
 const SEGMENT_MAX: Nanos = Nanos::from_secs(30);
 
-/// What to say where `short` contents last less than [`SEGMENT_MAX`] at `rate`, the shortest of `bytes`.
+/// The warning if `short` contents last less than [`SEGMENT_MAX`] at `rate`; the shortest has `bytes`.
 fn short_contents(rate: BitRate, short: u32, bytes: u64) -> Option<String> {
     let millis = u128::from(bytes) * 8_000 / u128::from(rate.0.max(1));
     (short > 0).then(|| {

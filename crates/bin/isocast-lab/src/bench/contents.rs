@@ -1,7 +1,7 @@
-//! Contents of random sizes in a store: written, replaced and read through the server.
+//! Contents of random sizes in a store, which are written, replaced and read through the server.
 //!
-//! Promise: the same seed gives the same sizes and the same order, whatever the store. Bodies are zeros: an emulated disk keeps none of
-//! them in memory. Not here: where they come to lie (`store_site`).
+//! Promise: the same seed gives the same sizes and the same order in every store. Bodies are zeros, which take no memory of an
+//! emulated disk. Not here: the store (`store_site`).
 
 use std::thread;
 
@@ -13,9 +13,9 @@ use super::requests::UploadBody;
 use super::server::RunningServer;
 use super::{Stop, clock, joined};
 
-/// Uploads under way at once: contents that come at the same time lie interleaved where a store cannot keep them apart.
+/// Concurrent uploads: a store that cannot keep concurrent contents apart interleaves them on the disk.
 const UPLOADS: usize = 2;
-/// Longest time of an upload or a deletion, and of reading one content.
+/// Longest time of an upload or a deletion.
 const ANSWER_MAX: Nanos = Nanos::from_secs(120);
 const READ_MAX: Nanos = Nanos::from_secs(1200);
 const PIECE_BYTES: usize = 256 << 10;
@@ -29,7 +29,7 @@ pub(super) struct SizeMix {
 }
 
 impl SizeMix {
-    /// The size that `chance`, from 0 to 1, gives: whole blocks.
+    /// The size for a random `chance` from 0 to 1, in whole blocks.
     fn size(self, chance: f64) -> u64 {
         let doublings = (real(self.largest) / real(self.smallest)).log2();
         let blocks = real(self.smallest) / real(BLOCK_BYTES) * (chance * doublings).exp2();
@@ -46,11 +46,11 @@ pub(super) struct KeptContent {
     pub bytes: u64,
 }
 
-/// The contents of a store that is kept at one level.
+/// The contents of a store whose fill is kept constant.
 #[derive(Debug)]
 pub(super) struct ContentTurnover {
     sizes: SizeMix,
-    /// The store gives room in pieces of this.
+    /// Allocation unit of the store, bytes.
     grain: u64,
     /// Bytes that contents may take.
     room: u64,
@@ -72,10 +72,10 @@ impl ContentTurnover {
         &self.kept
     }
 
-    /// Writes until the room is taken.
+    /// Writes contents until `room` is used.
     ///
     /// # Errors
-    /// The server refuses or fails, or interrupted.
+    /// The server refuses or fails, or the benchmark is interrupted.
     pub(super) fn fill(&mut self, server: &RunningServer, stop: &Stop) -> anyhow::Result<()> {
         loop {
             let batch: Vec<KeptContent> = (0..UPLOADS).map(|_| self.draw()).collect();
@@ -87,7 +87,7 @@ impl ContentTurnover {
         }
     }
 
-    /// Deletes contents at random and writes others in their room, until as much was written as is kept.
+    /// Deletes contents at random and writes new ones in their place, until the new bytes equal the bytes of all contents.
     ///
     /// # Errors
     /// As [`Self::fill`].
@@ -132,11 +132,11 @@ impl ContentTurnover {
     }
 }
 
-/// 10^6 bytes per second of reading contents whole, one after the other, as fast as the server gives them (`rate=max`): in leaps over the
-/// list until `bytes_max` are read, or all.
+/// Rate of reading whole contents one after the other with `rate=max`, in 10^6 bytes per second. The contents are taken in
+/// steps over the list, until `bytes_max` or all are read.
 ///
 /// # Errors
-/// The server does not give all bytes, or interrupted.
+/// The server does not send all bytes, or the benchmark is interrupted.
 pub(super) fn reading_rate(
     server: &RunningServer,
     contents: &[KeptContent],
@@ -155,10 +155,10 @@ pub(super) fn reading_rate(
     Ok(real(bytes) / clock::now().saturating_sub(begun).as_secs_f64().max(f64::MIN_POSITIVE) / 1e6)
 }
 
-/// Reads a content as fast as the server gives it.
+/// Reads a content as fast as the server sends it.
 ///
 /// # Errors
-/// It does not give all bytes, or interrupted.
+/// The server does not send all bytes, or the benchmark is interrupted.
 pub(super) fn read_whole(server: &RunningServer, content: &KeptContent, stop: &Stop) -> anyhow::Result<()> {
     let path = format!("{}?rate=max", server.upload_path(&content.name));
     let (mut bytes, begun) = (0, clock::now());
@@ -174,7 +174,7 @@ pub(super) fn read_whole(server: &RunningServer, content: &KeptContent, stop: &S
 /// Uploads contents of zeros, all at once.
 ///
 /// # Errors
-/// One was refused, or not answered in time.
+/// An upload was refused, or not answered in time.
 pub(super) fn put_all(server: &RunningServer, contents: &[KeptContent], stop: &Stop) -> anyhow::Result<()> {
     let begun = clock::now();
     let put = |content: &KeptContent| {
@@ -187,7 +187,7 @@ pub(super) fn put_all(server: &RunningServer, contents: &[KeptContent], stop: &S
         let answers = uploads.into_iter().map(joined);
         answers.collect::<Vec<_>>().into_iter().collect::<anyhow::Result<()>>()
     });
-    // Else an interrupt would be an upload that did not end.
+    // An interrupt is reported as such, not as an upload that failed.
     stop.check()?;
     outcome
 }

@@ -22,68 +22,68 @@ use super::{Stop, clock, hostile, idle, joined, lab_disk, side_programs};
 use crate::disk::Statistics;
 use crate::say;
 
-/// Starting and ending a server, and emptying the page cache.
+/// Time to start and end a server and to empty the page cache.
 const PER_RUN: Nanos = Nanos::from_secs(1);
-/// From the call to the first stream.
+/// Time from the call to the first stream.
 const LEAD: Nanos = Nanos::from_millis(200);
-/// Receive buffers: 1.5 s at the rate, doubled as the kernel counts its overhead in, within these.
+/// Bounds of a socket's receive buffer, which holds 1.5 s at the rate, doubled for the kernel's overhead.
 const BUFFER_BYTES_MIN: u64 = 1024 * 1024;
 const BUFFER_BYTES_MAX: u64 = 32 * 1024 * 1024;
-/// A disturbed run is repeated once, but not after this time of measuring: in ten minutes something always happens on a machine, and it
-/// says so.
+/// Seconds of measuring from which a disturbed run is not repeated: in a long run some disturbance is certain, and the result
+/// names it.
 const REPEATED_SECONDS_MAX: u64 = 300;
 
-/// What to run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunRequest {
-    /// Streams.
+    /// Number of streams.
     pub streams: usize,
-    /// Rate of each.
+    /// Rate of each stream.
     pub rate: BitRate,
-    /// Names of contents, given out in turn.
+    /// Names of the contents.
     pub contents: Vec<String>,
-    /// How contents are given out.
+    /// Distribution of the contents to the streams.
     pub spread: ContentSpread,
-    /// Streams start over this.
+    /// Span over which the streams start.
     pub ramp: Nanos,
-    /// Then this long nothing is measured.
+    /// Time after that without measuring.
     pub warm_up: Nanos,
     /// Whole seconds measured.
     pub seconds: u64,
     /// Habits of viewers: pauses and seeks.
     pub habits: ViewerHabits,
-    /// Media the modelled player wants at first, and after a stall.
+    /// Media that the modelled player holds before the first picture.
     pub start: Nanos,
-    /// Media wanted after a stall.
+    /// Media that it holds to continue after a stall.
     pub rebuffer: Nanos,
-    /// Makes choices reproducible and sessions distinct.
+    /// Seed of the choices and of the sessions' names.
     pub seed: u64,
-    /// Number of concurrent writers.
+    /// Concurrent writers.
     pub writers: Writers,
-    /// Pages of the contents are dropped from the cache before.
+    /// Drop the pages of the contents from the page cache first.
     pub cold: bool,
     /// The emulated disk under the contents.
     pub lab_disk: Option<String>,
-    /// That disk becomes slower.
+    /// Slowdown of that disk.
     pub slower: Option<Slower>,
-    /// Number of clients that take nothing.
+    /// Number of clients that request a stream and take no bytes.
     pub stalled_clients: usize,
     /// Number of hostile clients.
     pub hostile_clients: usize,
-    /// Shell commands that run meanwhile, once a second.
+    /// Shell commands that run once a second during the run.
     pub beside: Vec<String>,
     /// Concurrent HLS viewers.
     pub crowd: Option<Crowd>,
     /// Concurrent cameras.
     pub cameras: Option<Cameras>,
-    /// Ends at the first stall.
+    /// End the run at the first stall.
     pub give_up: bool,
 }
 
 /// A disk that becomes slower than its profile.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Slower {
-    /// Everything takes this multiple of its time.
+    /// Multiple of the disk's service times.
     pub factor: f64,
     /// Time since the first stream began.
     pub after: Nanos,
@@ -92,16 +92,16 @@ pub(crate) struct Slower {
 /// Writers during the streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Writers {
-    /// How many at once; none if zero.
+    /// Number of writers; zero: none.
     pub count: usize,
     /// Bytes of one upload.
     pub upload_bytes: u64,
-    /// They begin this long after measuring began.
+    /// Time from the beginning of measuring to that of the writers.
     pub after: Nanos,
 }
 
 impl RunRequest {
-    /// How long it takes, the server's start and end included.
+    /// Duration of a run, including the server's start and end.
     pub(crate) fn length(&self) -> Nanos {
         self.ramp + self.warm_up + Nanos::from_secs(self.seconds) + PER_RUN
     }
@@ -126,7 +126,7 @@ impl RunRequest {
 
     fn plan(&self, server: &RunningServer) -> ClientPlan {
         let begin = clock::now() + LEAD;
-        // Twice 1.5 s of media: nginx lets a second's worth go at once, and the kernel counts overhead as well.
+        // Twice 1.5 s of media: nginx sends the bytes of a second at once, and the kernel counts its overhead too.
         let buffer = self.rate.bytes_in(Nanos::from_secs(3)).clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
         ClientPlan {
             terms: ViewerTerms {
@@ -150,8 +150,8 @@ impl RunRequest {
     }
 }
 
-/// Starts the server, runs `job`, stops the server; once more if the machine disturbed it and there is `spare` time for
-/// that. Returns the last run and the server's configuration.
+/// Starts the server, runs `job` and stops the server; repeats this once if the machine disturbed the run and `spare` time is
+/// left. Returns the last run and the server's configuration.
 ///
 /// # Errors
 /// The server cannot be started, or the benchmark was interrupted.
@@ -163,7 +163,7 @@ pub(crate) fn run(
     spare: &mut Nanos,
 ) -> anyhow::Result<(Run, String)> {
     let (run, configuration) = once(choice, ground, job, stop)?;
-    // A search asks only whether they were carried: what was, though the machine disturbed it, would be without.
+    // A search needs only to know whether the streams were carried: streams carried in spite of a disturbance would be carried without it.
     let enough = job.give_up && run.carried().is_some();
     if run.disturbed.is_empty() || enough {
         return Ok((run, configuration));
@@ -236,7 +236,7 @@ pub(crate) fn measure(
         let length = plan.end().saturating_sub(plan.begin).as_secs_f64();
         say(format_args!("{}: {} streams × {}, {length:.0} s", server.name, plan.paths.len(), plan.terms.rate));
         let report = client::run(plan, stop, progress);
-        // At once: uploads under way go on for a while, and have the disk to themselves then.
+        // Read the disk's statistics at once: unfinished uploads continue for a while, alone on the disk.
         let ended = job.lab_disk.as_deref().map(lab_disk::statistics).transpose();
         over.store(true, Ordering::Relaxed);
         let lab = ended.map(|ended| (joined(begun), ended));
@@ -245,7 +245,7 @@ pub(crate) fn measure(
         (report, joined(sampler), joined(idle), joined(hostile), beside, crowd, cameras, lab)
     });
     (0..job.writers.count).for_each(|n| writer::remove(server, n));
-    // What is left out after an interrupt would be missing from the figures.
+    // After an interrupt, figures of an incomplete run would be wrong.
     stop.check()?;
     let (lab_begun, lab) = lab?;
     let report = report?;
@@ -290,7 +290,7 @@ fn whole_seconds(span: Nanos) -> usize {
     usize::try_from(span.0.div_ceil(1_000_000_000)).unwrap_or(usize::MAX)
 }
 
-/// What the emulated disk, if there is one, has done when the writers, if there are some, begin.
+/// Statistics of the emulated disk, if there is one, at the beginning of the writers, if there are any.
 fn lab_when_writers_begin(
     job: &RunRequest,
     plan: &ClientPlan,
@@ -303,7 +303,7 @@ fn lab_when_writers_begin(
     lab_disk::statistics(name).ok()
 }
 
-/// Makes the emulated disk slower when that is due, and as fast as before when the run is over.
+/// Makes the emulated disk slower at the due time, and restores its speed at the end of the run.
 fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &AtomicBool) {
     let is_over = || stop.is_set() || over.load(Ordering::Relaxed);
     clock::wait_until(plan.begin + slower.after, is_over);
@@ -318,7 +318,7 @@ fn slow_down(name: &str, slower: Slower, plan: &ClientPlan, stop: &Stop, over: &
     }
 }
 
-/// Counters at the start of measuring and after each second of it, and what the server says before the last one.
+/// Reads the counters at the beginning of measuring and after each second, and the server's figures before the last reading.
 fn sample(
     watched: &CountedNames,
     address: SocketAddr,
@@ -344,7 +344,7 @@ fn sample(
     (samples, words)
 }
 
-/// What a cold run does not find in memory.
+/// The cached data that a cold run drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ColdPart {
     /// Contents.
@@ -353,8 +353,8 @@ pub(crate) enum ColdPart {
     PagesAndNames,
 }
 
-/// Drops what is cached of the contents, so that it is read from the disk: as root from the whole machine, else the pages file by
-/// file.
+/// Drops cached data of the contents, so that it is read from the disk: as root the caches of the whole machine, else the pages
+/// of each file.
 pub(crate) fn drop_caches(roots: &[std::path::PathBuf], part: ColdPart) {
     rustix::fs::sync();
     let which = match part {
@@ -371,7 +371,7 @@ pub(crate) fn drop_caches(roots: &[std::path::PathBuf], part: ColdPart) {
 fn drop_pages_below(root: &Path) {
     for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
         if let Ok(file) = std::fs::File::open(entry.path()) {
-            // Advice only: a file that cannot be advised stays cached, and the disk's own figures show it.
+            // Only an advice: a file whose advice fails stays cached, which the disk's figures show.
             let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed);
         }
     }

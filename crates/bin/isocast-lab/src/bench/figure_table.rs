@@ -1,6 +1,6 @@
-//! Results that are a table: figures of several ways by one quantity, as text, JSON, and a plot for each figure.
+//! Results in a table: figures of several methods over one quantity, as text, JSON, and a plot for each figure.
 //!
-//! Promise: tables and plots are made of the raw results in the same folder, with a description of the machine measured.
+//! Promise: tables and plots are made from the raw results in the same folder, with a description of the measured machine.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,10 +14,10 @@ use serde::Serialize;
 
 use super::{Host, Plot, PlotLine, align};
 
-/// Marks a file as raw results of this shape.
+/// Format name in a file of raw results.
 const FORMAT: &str = "isocast-figures-1";
 
-/// Output of figures.
+/// Options of the output.
 #[derive(Debug, Clone, Args)]
 pub(super) struct FigureOutput {
     /// Keep raw results, table and plot in this folder.
@@ -36,7 +36,7 @@ pub(super) struct FigureTable {
     title: &'static str,
     /// Quantity of the horizontal axis.
     x: &'static str,
-    /// The same below a plot.
+    /// That quantity as written below a plot.
     #[serde(skip)]
     x_of_plot: String,
     #[serde(skip)]
@@ -50,7 +50,7 @@ pub(super) struct FigureTable {
 /// Scale of a plot's horizontal axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scale {
-    /// Rates and sizes are chosen in multiples.
+    /// Logarithmic, for rates and sizes that are chosen in multiples.
     Log2,
     Linear,
 }
@@ -82,7 +82,7 @@ impl TableFigure {
 }
 
 impl FigureTable {
-    /// An empty table; `root` lies on the disk that is measured.
+    /// An empty table; `root` is a folder on the measured disk.
     pub(super) fn new(
         experiment: &'static str,
         title: &'static str,
@@ -95,12 +95,12 @@ impl FigureTable {
         Self { format: FORMAT, experiment, title, x, x_of_plot, scale, figures, notes, host, rows }
     }
 
-    /// Its plots are over the quantity itself, not over its logarithm.
+    /// Makes the horizontal axis of the plots linear.
     pub(super) fn linear(self) -> Self {
         Self { x_of_plot: self.x.to_owned(), scale: Scale::Linear, ..self }
     }
 
-    /// A sentence that the reader must know.
+    /// Adds a sentence that the reader must know.
     pub(super) fn note(&mut self, text: String) {
         self.notes.push(text);
     }
@@ -109,7 +109,7 @@ impl FigureTable {
         self.rows.push(TableRow { way: way.to_owned(), x, values: values.iter().copied().collect() });
     }
 
-    /// Prints the table, or all of it as JSON, and keeps everything in `folder`.
+    /// Prints the table, or the results as JSON, and writes the output folder.
     ///
     /// # Errors
     /// The folder cannot be written.
@@ -119,7 +119,8 @@ impl FigureTable {
         Ok(write!(out, "{printed}")?)
     }
 
-    /// Keeps raw results, table and plots of the measurements so far, where an output folder is given: a later failure does not lose them.
+    /// Writes raw results, table and plots of the measurements so far to the output folder, if one is given: a later failure
+    /// does not lose them.
     ///
     /// # Errors
     /// The folder cannot be written.

@@ -1,4 +1,4 @@
-//! Repeated runs taken together: median and spread.
+//! Groups of repeated runs: median and spread of each figure.
 
 use serde::{Deserialize, Serialize};
 use units::real;
@@ -12,27 +12,27 @@ pub(crate) struct RunGroup {
     pub server: String,
     /// Streams requested.
     pub streams: usize,
-    /// Rate of each, bit/s.
+    /// Rate of each stream, bit/s.
     pub rate_bps: u64,
-    /// Whether they were tries of a search.
+    /// True for the tries of a search.
     #[serde(default)]
     pub probe: bool,
-    /// Runs taken together; disturbed ones only if there are no others.
+    /// Number of runs in the group; disturbed runs count only if there are no others.
     pub runs: usize,
-    /// Each figure.
+    /// The figures of the group.
     pub figures: Vec<Figure>,
 }
 
 /// One figure of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Figure {
-    /// Name of the figure, of one of [`FIGURES`].
+    /// Name of the figure, as in [`FIGURES`].
     pub name: String,
-    /// The middle one; of an even number the mean of the middle two.
+    /// The median; of an even number of runs the mean of the middle two.
     pub median: f64,
-    /// The least.
+    /// The least value.
     pub min: f64,
-    /// The greatest.
+    /// The greatest value.
     pub max: f64,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct RunFigure {
     pub name: &'static str,
     /// Its heading in the table of groups; empty if it is not shown there.
     pub heading: &'static str,
-    /// Places behind the point.
+    /// Decimal places.
     pub places: usize,
     of: fn(&Run) -> Option<f64>,
 }
@@ -113,7 +113,7 @@ impl RunGroup {
         self.figures.iter().find(|f| f.name == name)
     }
 
-    /// A figure's median.
+    /// The median of a figure.
     pub(crate) fn median(&self, name: &str) -> Option<f64> {
         self.figure(name).map(|f| f.median)
     }
@@ -128,7 +128,7 @@ impl RunGroup {
     }
 }
 
-/// Puts runs of the same kind together, in the order in which the kinds first occur.
+/// Groups runs of the same kind, in the order in which the kinds first occur.
 pub(crate) fn groups(runs: &[Run]) -> Vec<RunGroup> {
     let mut kinds: Vec<Vec<&Run>> = Vec::new();
     for run in runs {

@@ -1,8 +1,9 @@
-//! Hostile clients during streams that must not suffer: heads that never end, bodies that trickle, storms of
-//! connections, unread answers.
+//! Hostile clients during a run, which must not disturb its streams: endless heads, trickling bodies, storms of connections,
+//! unread answers.
 //!
-//! Promise: each acts once a second, opens a connection anew when the server has closed it, and is counted; whether the server still
-//! answers others is checked once a second as well. Not here: clients that hold an admitted stream and stall (`idle`).
+//! Promise: each client acts once a second, opens a new connection when the server has closed the old one, and is counted; a
+//! request of `/health` once a second checks that the server answers other clients. Not here: clients that hold an admitted
+//! stream and stall (`idle`).
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,28 +16,28 @@ use units::Nanos;
 use super::client::{ClientPlan, RunProgress};
 use super::{Stop, clock, server};
 
-/// Turns in which they act; each has its time in every second.
+/// Number of groups of clients; each group acts at its own time of every second.
 const TURNS: usize = 20;
 const SECOND: Nanos = Nanos::from_secs(1);
-/// `/health` must be answered within this.
+/// Longest time of an answer to `/health`.
 const HEALTH_MAX: Nanos = Nanos::from_secs(5);
-/// Longer than any head may be.
+/// Length of a head that exceeds the server's limit.
 const HUGE_HEAD_BYTES: usize = 20 * 1024;
 
-/// Action of a client each second, on a connection that it holds as long as the server lets it.
+/// The action of a client in each second, on a connection that it keeps until the server closes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Habit {
     /// Sends a byte of a head that never ends.
     SlowHead,
-    /// Asked for a content, and reads nothing of it.
+    /// Has requested a content, and reads none of it.
     ReadsNothing,
-    /// Asked for a content, and reads a byte of it.
+    /// Has requested a content, and reads one byte of it.
     ReadsBytes,
-    /// Nothing at all.
+    /// Sends and reads nothing.
     Silent,
-    /// Closes the connection, with all that came unread, and opens another.
+    /// Closes the connection with received bytes unread, and opens another.
     Storm,
-    /// Sends bytes that are no request.
+    /// Sends bytes that are not HTTP.
     Garbage,
     /// Sends a head that is too large.
     HugeHead,
@@ -60,17 +61,17 @@ const HABITS: [Habit; 8] = [
 pub(crate) struct HostileFigures {
     /// Number of clients.
     pub clients: usize,
-    /// Connections they opened.
+    /// Connections that the clients opened.
     pub connections: u64,
-    /// Of these, those that the server closed.
+    /// Connections that the server closed.
     pub closed: u64,
     /// Connections that could not be opened.
     pub failed: u64,
-    /// Requests of `/health` meanwhile.
+    /// Requests of `/health` during the run.
     pub health_requests: u64,
-    /// And answered.
+    /// Requests of `/health` that were answered.
     pub health_answered: u64,
-    /// The longest that took, ms.
+    /// Longest time of such an answer, ms.
     pub health_ms_max: f64,
 }
 
@@ -79,10 +80,10 @@ struct Hostile {
     socket: Option<TcpStream>,
 }
 
-/// Has `count` of them act from the start of `plan` to its end.
+/// Runs `count` hostile clients from the start of `plan` to its end.
 ///
 /// # Errors
-/// Too many for this machine's limits.
+/// The machine's limits allow fewer clients.
 pub(super) fn act(
     count: usize,
     plan: &ClientPlan,
@@ -165,7 +166,7 @@ fn go_on(habit: Habit, socket: &mut TcpStream) -> bool {
         return false;
     }
     match habit {
-        // The end lies behind unread bytes, so this client never sees it.
+        // The end of the connection is behind unread bytes, so this client never sees it.
         Habit::ReadsNothing => true,
         Habit::ReadsBytes => socket.read(&mut [0]).map_or_else(|error| !is_fatal(&error), |n| n > 0),
         _ => socket.read(&mut [0; 4096]).map_or_else(|error| !is_fatal(&error), |n| n > 0),

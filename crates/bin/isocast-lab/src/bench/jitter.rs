@@ -1,5 +1,5 @@
 //! `bench jitter`: the second experiment of HiTactix (§5.2, figures 12 and 13). Streams run alone for a while, then writers
-//! begin to upload without pause; J before and after shows the effect on the streams.
+//! upload without pause. The difference of J shows the effect on the streams.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use super::session::Session;
 use super::summary::Run;
 use super::{Stop, network};
 
-/// Sixteen of these are the paper's 18 MB/s.
+/// Rate of a stream: 16 streams are the paper's 18 MB/s.
 const RATE: BitRate = BitRate(9_000_000);
 const DURATION: Nanos = Nanos::from_secs(90);
 
@@ -26,7 +26,7 @@ pub(crate) struct JitterCommand {
     /// Streams; the paper's 18 MB/s are 16 of 9 Mbit/s.
     #[arg(long, default_value_t = 16)]
     streams: usize,
-    /// Span after measuring began in which the writers begin, in whole seconds.
+    /// Time from the beginning of measuring to that of the writers, in whole seconds.
     #[arg(long, default_value = "30s", value_parser = units::parse_duration)]
     alone: Nanos,
 }
@@ -68,7 +68,7 @@ impl JitterCommand {
     }
 }
 
-/// J before and with the writers, one line per run.
+/// Text: J before and with the writers, one line per run.
 fn phases(results: &Results) -> String {
     use std::fmt::Write;
     let mut text = String::from("\nJ (1 s), mean of streams and seconds; the worst second of any stream behind it:\n");

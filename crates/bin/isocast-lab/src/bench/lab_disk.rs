@@ -1,6 +1,6 @@
-//! The emulated disk, by this program's own commands.
+//! Control of an emulated disk through the commands of `isocast lab disk`.
 //!
-//! Promise: a disk made here is taken down here, however the benchmark ends; after SIGKILL by the emulator. Not here: the emulator.
+//! Promise: a disk made here is removed at any end of the benchmark; after a SIGKILL the emulator removes it. Not here: the emulator.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use crate::say;
 
 use units::real;
 
-/// The emulator's statistics of a run.
+/// Figures of an emulated disk in a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LabFigures {
-    /// The head was busy, percent.
+    /// Time in which the head was busy, percent.
     pub busy_percent: f64,
-    /// Of this, the share for writes, percent of the time; 0 in results older than the figure.
+    /// Time in which the head was busy with writes, percent; 0 in results older than this figure.
     #[serde(default)]
     pub write_percent: f64,
-    /// Answers that left more than 10 ms later than the model says: the machine disturbed the run.
+    /// Answers sent more than 10 ms later than the model says: the machine disturbed the run.
     pub over_10ms: u64,
-    /// Answers that left more than 1 ms late.
+    /// Answers sent more than 1 ms late.
     pub over_1ms: u64,
     /// Seeks.
     pub seeks: u64,
@@ -30,12 +30,12 @@ pub(crate) struct LabFigures {
     pub flushes: u64,
 }
 
-/// The head's work from one moment to another.
+/// The head's work in a span of time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HeadShare {
-    /// The share of the time in which it was not reading, 0 to 1.
+    /// The share of the span in which the head did not read, 0 to 1.
     pub left_by_reads: f64,
-    /// Bytes written to the disk per second of that time, 10^6.
+    /// Bytes written to the disk, 10^6 per second of the span.
     pub written_mb_per_s: f64,
 }
 
@@ -68,9 +68,9 @@ struct ListedDisk {
 /// Service time of an emulated disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DiskTiming {
-    /// As long as its drive.
+    /// The service time of its drive.
     Drive,
-    /// No time, for work that is not measured.
+    /// None, for work that is not measured.
     None,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn reset(name: &str) -> anyhow::Result<()> {
     order(name, "drop; reset").map(drop)
 }
 
-/// Whether it takes the time of a drive from now on, or answers at once.
+/// Sets whether the disk takes the time of its drive or answers at once.
 ///
 /// # Errors
 /// There is no such disk.
@@ -94,10 +94,10 @@ pub(crate) fn set_timing(name: &str, timing: DiskTiming) -> anyhow::Result<()> {
     order(name, state).map(drop)
 }
 
-/// Everything takes `factor` times as long from now on.
+/// Multiplies the disk's service times by `factor`.
 ///
 /// # Errors
-/// There is no such disk, or it does not take the factor.
+/// There is no such disk, or the emulator refuses the factor.
 pub(crate) fn slow(name: &str, factor: f64) -> anyhow::Result<()> {
     order(name, &format!("slow {factor}")).map(drop)
 }
@@ -114,7 +114,7 @@ fn order(name: &str, commands: &str) -> anyhow::Result<String> {
     control::ask(&Places::of(name)?, commands)
 }
 
-/// A disk that is taken down when this is dropped.
+/// An emulated disk; dropping this removes the disk.
 #[derive(Debug)]
 pub(crate) struct LabDisk {
     /// Its name.
@@ -131,12 +131,12 @@ impl LabDisk {
     /// # Errors
     /// No root, no FUSE, no loop device: the emulator's message names the remedy.
     pub(crate) fn up(name: &str, arguments: &[&str]) -> anyhow::Result<Self> {
-        // One of this name may be left from a benchmark that was killed; usually there is none.
+        // Removes a disk of this name that a killed benchmark may have left.
         let _left = command(&["down", name]);
-        // Should this process be killed, the disk goes by itself.
+        // If this process is killed, the emulator removes the disk.
         let owner = std::process::id().to_string();
         let text = command(&[&["up", name, "--owner", &owner, "--json"], arguments].concat())?;
-        // From here on it is taken down again.
+        // From here on, dropping the value removes the disk.
         let mut disk = Self { name: name.to_owned(), device: PathBuf::new(), mount: None };
         let state: ListedDisk = serde_json::from_str(&text).context("reading the output of `lab disk up`")?;
         (disk.device, disk.mount) = (state.device, state.mount);

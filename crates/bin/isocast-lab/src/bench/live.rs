@@ -1,8 +1,8 @@
-//! `bench live`: channels with a packager that puts a segment and a playlist every few seconds and deletes an old segment,
-//! as `ffmpeg -f hls -method PUT` does, and viewers that stay some segments behind.
+//! `bench live`: live channels. For each channel a packager uploads a segment and a playlist every few seconds and deletes an
+//! old segment, as `ffmpeg -f hls -method PUT` does; viewers play some segments behind.
 //!
-//! Promise: publishing counts from the due time of a segment to the answer of its playlist, whatever the fate of the one before; a
-//! viewer is smooth or stalled. Not here: films that lie on the disk (`segments`), recordings (`recorder`).
+//! Promise: the time to publish a segment counts from its due time to the answer to its playlist, even if the segment before
+//! was late; a viewer is smooth or stalled. Not here: films on the disk (`segments`), recordings (`recorder`).
 
 use std::cell::Cell;
 use std::fmt::Write as _;
@@ -40,23 +40,23 @@ pub(crate) struct LiveCommand {
     /// Rate of a channel.
     #[arg(long, default_value = "4M", value_parser = units::parse_rate)]
     rate: BitRate,
-    /// Say `durable=` with each PUT to our server.
+    /// Value of `durable=` in each PUT to our server.
     #[arg(long, value_name = "SPAN")]
     durable: Option<String>,
-    /// From the first segment to the end of a run.
+    /// Time from the first segment to the end of a run.
     #[arg(long, default_value = "60s", value_parser = units::parse_duration)]
     duration: Nanos,
     #[command(flatten)]
     store: StoreArgs,
 }
 
-/// Threads that one process has without being late itself.
+/// Most client threads that one process runs without becoming late itself.
 const CLIENTS_MAX: usize = 2_000;
-/// Segments named in a playlist, and as many are kept behind them: ffmpeg's `hls_list_size` and its `delete_segments`.
+/// Segments in a playlist (ffmpeg's `hls_list_size`); the same number of older segments is kept (its `delete_segments`).
 const LISTED: u64 = 5;
 /// Segments behind the newest at which a viewer begins: hls.js' `liveSyncDurationCount`.
 const BEHIND: usize = 3;
-/// Time after which a client gives a request up.
+/// Time after which a client abandons a request.
 const ANSWER_MAX: Nanos = Nanos::from_secs(30);
 /// Time after which a failed request is repeated.
 const RETRY: Nanos = Nanos::from_secs(1);
@@ -92,13 +92,13 @@ struct LiveRun<'a> {
     found: Mutex<ChannelFigures>,
 }
 
-/// A viewer's connection, and the time of its last request.
+/// A viewer's connection, and the time of the last request on it.
 struct LiveViewer<'a> {
     asked: &'a Cell<Nanos>,
     connection: ServerConnection<'a>,
 }
 
-/// Observations of publishers and viewers.
+/// Measurements of packagers and viewers.
 #[derive(Debug, Default)]
 struct ChannelFigures {
     published_seconds: Vec<f64>,
@@ -197,7 +197,7 @@ impl LiveRun<'_> {
         self.stop.is_set() || now >= self.end
     }
 
-    /// Due time of the first segment of `channel`: the channels take turns.
+    /// Due time of the first segment of `channel`: the channels' due times are spread over a segment's time.
     fn begins(&self, channel: usize) -> Nanos {
         self.begin + Nanos(self.segment.0 * channel as u64 / self.channels as u64)
     }
@@ -233,7 +233,7 @@ impl LiveRun<'_> {
                 Err(error) => found.failed(&format!("PUT: {error}"), |found| &mut found.puts_failed),
             });
             if let Some(old) = k.checked_sub(2 * LISTED) {
-                // One that was never put is answered 404, which is as good.
+                // The answer for a segment that was never uploaded is 404, which is fine.
                 let _ = connection.request("DELETE", &path(&segment_name(channel, old)), None, &mut |_| ());
             }
         }
@@ -251,7 +251,8 @@ impl LiveRun<'_> {
         text
     }
 
-    /// A player: it requests the playlist once a segment's time, or half of it after an old one, and the new segments in it.
+    /// Plays a channel: requests the playlist once per segment's time, or after half that time if the playlist was unchanged,
+    /// and then its new segments.
     fn watch(&self, channel: usize, viewer: usize, viewers: usize) {
         let first = self.begins(channel) + self.segment.saturating_mul(BEHIND as u64 + 1);
         let mut next_look = first + Nanos(self.segment.0 * viewer as u64 / viewers as u64);
@@ -268,7 +269,7 @@ impl LiveRun<'_> {
             if listed.is_empty() {
                 wanted = None;
             } else if let Some(oldest) = listed.first().filter(|oldest| **oldest > next) {
-                // It is so late that the playlist has gone past it.
+                // The player is so late that the playlist no longer has its next segment.
                 next = *oldest;
             }
             let is_news = newest.is_some_and(|newest| newest >= next);
@@ -295,7 +296,7 @@ impl LiveRun<'_> {
         });
     }
 
-    /// The segments that the playlist names now; none if it could not be had.
+    /// The segments in the present playlist; empty if the request failed.
     fn listed(&self, channel: usize, connection: &mut LiveViewer<'_>) -> Vec<u64> {
         let mut text = Vec::new();
         if !self.get(&playlist_name(channel), connection, &mut |piece| text.extend_from_slice(piece)) {
@@ -324,7 +325,7 @@ impl LiveRun<'_> {
             Ok(status) => format!("GET: answered {status}"),
             Err(error) => format!("GET: {error}"),
         };
-        // The end of the run breaks off requests under way: these are no failures.
+        // The end of the run ends requests under way, which do not count as failures.
         if !self.is_over(clock::now()) {
             self.note(|found| found.failed(&reason, |found| &mut found.gets_failed));
         }

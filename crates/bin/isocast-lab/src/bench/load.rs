@@ -1,7 +1,8 @@
 //! `bench load`: load of the server while streams come and go, from a folder and from a volume.
 //!
-//! HPSM's tables 4.2 and 4.3 and figures 4.1 to 4.6: processor, memory, disk and network, in the mean of each number of streams, and
-//! each second. The server's own figures are read (`/api/v1/system`); the streams are clients of their own (`isocast cp`).
+//! Makes HPSM's tables 4.2 and 4.3 and figures 4.1 to 4.6: processor, memory, disk and network, as a mean for each number of
+//! streams, and for each second. The figures are the server's own (`/api/v1/system`); the streams are separate clients
+//! (`isocast cp`).
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -18,19 +19,19 @@ use super::{Stop, child, clock, files, scratch};
 /// See the module.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadCommand {
-    /// A folder on the disk that is served from.
+    /// A folder on the disk from which the server serves.
     #[arg(long, value_name = "DIR")]
     root: PathBuf,
-    /// Streams at most.
+    /// Greatest number of streams.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     streams: u32,
     /// Rate of a stream.
     #[arg(long, default_value = "25M", value_parser = units::parse_rate)]
     rate: BitRate,
-    /// Time after which one more stream comes, and after the last one has come, one goes.
+    /// Time after which a stream is added, or, after the greatest number, removed.
     #[arg(long, default_value = "10s", value_parser = units::parse_duration)]
     step: Nanos,
-    /// One stream more or less each 4 s, to see that it works.
+    /// A quick trial with steps of 4 s.
     #[arg(long)]
     quick: bool,
     #[command(flatten)]
@@ -42,7 +43,7 @@ const SETTLING: u64 = 2;
 const SECOND: Nanos = Nanos::from_secs(1);
 /// Longest time of an answer.
 const ANSWER_MAX: Nanos = Nanos::from_secs(1);
-/// Names and the heading of each figure, and how a unit of the API becomes it.
+/// The figures of the tables.
 const FIGURES: [TableFigure; 4] = [
     TableFigure::new("cpu_percent", "CPU, % of one", 2),
     TableFigure::new("mib", "memory, MiB", 1),
@@ -50,7 +51,7 @@ const FIGURES: [TableFigure; 4] = [
     TableFigure::new("network_mbps", "network, Mbit/s", 1),
 ];
 
-/// A place from which the server serves.
+/// The store from which the server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServedFrom {
     Folder,
@@ -63,7 +64,7 @@ struct LoadSecond {
     streams: u32,
     /// The figures, in the order of [`FIGURES`].
     figures: [f64; 4],
-    /// It counts for the mean of its number of streams.
+    /// True if the second counts for the mean of its number of streams.
     counts: bool,
 }
 
@@ -115,7 +116,7 @@ impl LoadCommand {
         table
     }
 
-    /// All seconds of a run.
+    /// Runs the server and the clients; returns the figures of each second.
     fn measure(&self, place: ServedFrom, stop: &Stop) -> anyhow::Result<Vec<LoadSecond>> {
         let folder = scratch::folder_in(&self.root)?;
         let (films, media) = (folder.path().join("films"), folder.path().join("media"));
@@ -178,9 +179,9 @@ fn named(figures: &[f64; 4]) -> [(&'static str, f64); 4] {
     std::array::from_fn(|at| (FIGURES[at].name(), figures[at]))
 }
 
-/// Makes a volume in a file with room for this number of bytes, and takes the folder's files in.
+/// Makes a volume in a file with room for this number of bytes, and imports the folder's files.
 fn make_volume(disk: &Path, films: &Path, bytes: u64, stop: &Stop) -> anyhow::Result<()> {
-    // Room for the catalogue and the checksums besides.
+    // Additional room for the catalogue and the checksums.
     files::write_cold(disk, (bytes + bytes / 8 + (128 << 20)).next_multiple_of(1 << 20), stop)?;
     let disk = disk.display().to_string();
     child::isocast(&["volume", "create", "--yes", "--name", "load", "--layout", "span", &disk])?;
@@ -190,7 +191,7 @@ fn make_volume(disk: &Path, films: &Path, bytes: u64, stop: &Stop) -> anyhow::Re
     Ok(())
 }
 
-/// A client that reads at the rate and keeps nothing.
+/// Starts a client that reads at the rate and drops the bytes.
 fn view(url: &str, rate: BitRate) -> anyhow::Result<Child> {
     let mut command = child::command(&crate::isocast()?);
     command.args(["cp", "--rate"]).arg(format!("{}bit/s", rate.0)).arg(url.split('?').next().unwrap_or(url));
@@ -198,13 +199,13 @@ fn view(url: &str, rate: BitRate) -> anyhow::Result<Child> {
     command.spawn().context("starting a client")
 }
 
-/// Clients, which end with this.
+/// Running clients; dropping this ends them.
 struct RateClients(Vec<Child>);
 
 impl RateClients {
     fn one_goes(&mut self) {
         if let Some(mut viewer) = self.0.pop() {
-            // It may have ended by itself.
+            // The client may have ended by itself.
             let _ = viewer.kill();
             let _ = viewer.wait();
         }

@@ -1,8 +1,8 @@
-//! A network between server and client on one machine: two network namespaces, a virtual cable (veth, MTU 1500) and,
-//! where asked for, a shaper (TBF) at the server's end.
+//! A network between server and client on one machine: two network namespaces, a virtual cable (veth, MTU 1500) and, on
+//! request, a shaper (TBF) at the server's end.
 //!
-//! Promise: nothing of the machine's own network is touched; the namespaces go when the benchmark ends, those of one
-//! that was killed when the next begins. Not here: starting servers in them (`server`).
+//! Promise: the machine's own network stays as it is. The namespaces are removed at the end of the benchmark; after a kill, the
+//! next benchmark removes them. Not here: starting servers in them (`server`).
 
 use std::path::Path;
 
@@ -22,15 +22,15 @@ const CLIENT: &str = "10.213.77.2";
 const MTU: u32 = 1500;
 const PREFIX: &str = "isocast-bench";
 const PLACE: &str = "/run/netns";
-/// Burst that the shaper lets through at once: some segments as the kernel hands them over (64 KiB).
+/// Burst of the shaper: some segments of the size that the kernel hands over (64 KiB).
 const BURST: &str = "256kb";
-/// The shaper drops packets that wait longer.
+/// Longest wait of a packet in the shaper, which drops it then.
 const LATENCY: &str = "50ms";
 /// Assumed rate of a cable without a shaper.
 const UNSHAPED: BitRate = BitRate(10_000_000_000);
 const PACKAGE: &str = "iproute2";
 
-/// Two namespaces that go when this is dropped.
+/// The two namespaces; dropping this removes them.
 #[derive(Debug)]
 pub(super) struct Network {
     owner: u32,
@@ -42,7 +42,7 @@ fn name(owner: u32, end: &str) -> String {
 }
 
 impl Network {
-    /// Makes them.
+    /// Makes the namespaces and the cable.
     ///
     /// # Errors
     /// No root, no `ip` or `tc`, or a kernel without veth or TBF.
@@ -71,7 +71,7 @@ impl Network {
                 rate.0
             ));
         }
-        // After a failure half-way the drop of `network` removes the parts made.
+        // If a command fails, dropping `network` removes the parts made so far.
         lines.iter().try_for_each(|line| child::tool(line, PACKAGE).map(drop))?;
         Ok(network)
     }
@@ -83,7 +83,7 @@ impl Drop for Network {
     }
 }
 
-/// Runs this very command line again in the client's end of a new network.
+/// Runs this process's command line again in the client's namespace of a new network.
 ///
 /// # Errors
 /// The network cannot be made, or the run failed.
@@ -95,19 +95,19 @@ pub(super) fn run_inside(shape: Option<BitRate>, stop: &Stop) -> anyhow::Result<
     child::this_program(&arguments, &enter(&client), stop)
 }
 
-/// The words before a command line that runs it in `namespace`. Only its network is entered: `ip netns exec` would
-/// also mount anew.
+/// The arguments to put before a command line so that it runs in `namespace`. `nsenter` enters only the network; `ip netns
+/// exec` would also change mounts.
 pub(super) fn enter(namespace: &str) -> Vec<String> {
     vec!["nsenter".to_owned(), format!("--net={PLACE}/{namespace}"), "--".to_owned()]
 }
 
-/// Our server's setting for the rate of the cable: its admission counts the headers by itself.
+/// The setting of our server's link: the rate of the cable. Admission itself adds the packet headers.
 pub(super) fn link_setting(shape: Option<BitRate>) -> String {
     let rate = shape.unwrap_or(UNSHAPED);
     format!("links.{INTERFACE}={}k", rate.0 / 1_000)
 }
 
-/// Removes the namespaces that killed benchmarks have left.
+/// Removes the namespaces of killed benchmarks.
 fn remove_left() {
     for entry in std::fs::read_dir(PLACE).into_iter().flatten().flatten() {
         let file = entry.file_name();
@@ -122,7 +122,7 @@ fn owner_of(namespace: &str) -> Option<u32> {
     namespace.strip_prefix(PREFIX)?.strip_prefix('-')?.split('-').next()?.parse().ok()
 }
 
-/// The cable goes with its namespaces.
+/// Removes both namespaces, and the cable with them.
 fn remove(owner: u32) {
     for end in ["client", "server"] {
         let name = name(owner, end);

@@ -1,21 +1,21 @@
-//! The parts of `bench all`, from the text file beside this one: subject, place and command line of each.
+//! The parts of `bench all`, read from `parts.txt`: title, store and command line of each.
 //!
-//! Promise: each is one line that could be typed. Not here: running them (`all`).
+//! Promise: each part is a command line that a user could type. Not here: running the parts (`all`).
 
 use units::Nanos;
 
 /// One experiment.
 #[derive(Debug, Clone)]
 pub(super) struct BenchPart {
-    /// Its name: of its results' files.
+    /// Its name, and that of its files of results.
     pub label: &'static str,
-    /// Its headline.
+    /// Title of its results.
     pub title: &'static str,
-    /// Profile of the emulated disk of its contents; they are in memory if `None`.
+    /// Profile of the emulated disk that holds the contents; `None`: they are in memory.
     pub disk: Option<&'static str>,
-    /// Estimated duration, making the place of the contents included where the part before has another.
+    /// Estimated duration, including the making of its store if the part before has another one.
     pub length: Nanos,
-    /// Its command line behind `bench`, without place, name and headline.
+    /// Its command line behind `bench`, without store, name and title.
     pub line: String,
 }
 
@@ -23,16 +23,17 @@ const PARTS: &str = include_str!("parts.txt");
 
 /// Abbreviations in the file.
 const WORDS: [(&str, &str); 6] = [
-    // Without writers nothing is kept for them.
+    // Without writers, no disk time is kept for them.
     ("$NO_UPLOADS", "$SET=schedule.be_share=0%"),
-    // Contents on a disk are cold; the peer's read-ahead is the best of those tried (2 MiB).
+    // Contents on a disk are cold. The peer's read-ahead (2 MiB) is the best of several that were measured.
     ("$COLD", "--cold --peer-read-ahead 2048 $SET=plane.memory=3GiB"),
-    // A search counts the streams admitted until the first refusal, and a nearly full disk gives few first bytes in between: with four starts a second
-    // one is refused that waited for 5 s, and 92 are counted of the 103 that run when one begins each second.
+    // A search counts the streams admitted until the first refusal, and a nearly full disk has little time for starts: with
+    // four starts a second, one is refused after a wait of 5 s when 92 run; with one start a second, 103 run.
     ("$STARTS_SEARCH", "--starts-per-second 1 --warm-up 15s"),
-    // A soak does not measure its starts.
+    // A long run does not measure its starts.
     ("$STARTS_SOAK", "--starts-per-second 2 --warm-up 30s"),
-    // Streams begin at a rate that a disk can follow, and the last have begun when measuring begins: how long that took stands in its own column.
+    // Streams begin as fast as a disk can start them, and all have begun when measuring begins; the time to first byte has a
+    // column of its own.
     ("$STARTS", "--starts-per-second 4 --warm-up 15s"),
     ("$SET=", "--serve-arg=--set --serve-arg="),
 ];
@@ -53,7 +54,7 @@ fn part(head: &'static str, line: &str) -> Option<BenchPart> {
 }
 
 impl BenchPart {
-    /// Whether `name` is its label, with or without its number, or how that begins.
+    /// True if `name` is its label, with or without the number, or a beginning of the label.
     pub(super) fn is_named(&self, name: &str) -> bool {
         let bare = self.label.split_once('-').map_or("", |(_, bare)| bare);
         !name.is_empty() && (self.label.starts_with(name) || bare.starts_with(name))

@@ -1,7 +1,7 @@
-//! Answer of `isocast plan` to a search's result: counted from the disk profile that the server measured itself,
-//! through the block device.
+//! The number of streams that `isocast plan` predicts, to compare with the result of a search. The plan uses the disk profile
+//! that the server itself measured through the block device.
 //!
-//! Promise: knows nothing of an emulated disk's parameters. Not here: counting (`plan`).
+//! Promise: uses no parameter of the emulated disk. Not here: the plan itself (`plan`).
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +9,10 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-/// `schedule.be_share` unless said otherwise.
+/// Default of `schedule.be_share`.
 const BE_SHARE: &str = "10%";
 
-/// A plan's answer.
+/// A plan's result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Planned {
     /// Streams.
@@ -23,7 +23,7 @@ pub(crate) struct Planned {
     pub block_bytes: u64,
     /// Share of disk time kept for uploads.
     pub be_share: f64,
-    /// Least rate of uploads with it, 10^6 bytes per second.
+    /// Rate that uploads always have with that share, 10^6 bytes per second.
     pub upload_mb_per_s: f64,
 }
 
@@ -40,7 +40,7 @@ struct PlannedRow {
 /// The profile in the server's state folder, as JSON, and the plan made from it; `None` if there is no profile.
 ///
 /// # Errors
-/// It refuses.
+/// `isocast plan` fails.
 pub(crate) fn of(
     state: &Path,
     rate_bps: u64,
@@ -57,10 +57,10 @@ pub(crate) fn of(
 /// The result of `isocast plan`; `more` are its arguments other than rate and memory.
 ///
 /// # Errors
-/// It refuses.
+/// `isocast plan` fails.
 pub(crate) fn count(rate_bps: u64, memory: u64, more: &[&str]) -> anyhow::Result<Planned> {
     let (rate, memory) = (format!("{rate_bps}bit/s"), format!("{memory}B"));
-    // Loopback, as the server takes it: no limit.
+    // The streams go over loopback, which the server counts as a link without a limit.
     let words = ["plan", "--json", "--simulate", "0", "--net", "1000G", "--rate", &rate, "--memory", &memory];
     let printed = crate::printed(&[&words, more].concat())?;
     let rows: Vec<PlannedRow> = serde_json::from_str(&printed).context("reading the output of `isocast plan`")?;

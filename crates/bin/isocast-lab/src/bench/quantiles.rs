@@ -1,22 +1,22 @@
-//! Quantiles of measured values. Not here: which values (`summary`).
+//! Quantiles of measured values. Not here: the choice of the values (`summary`).
 
 use serde::{Deserialize, Serialize};
 
 /// Quantiles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Quantiles {
-    /// Half are at most this.
+    /// The median: half of the values are at most this.
     pub p50: f64,
-    /// 95 % are.
+    /// 95 % of the values are at most this.
     pub p95: f64,
-    /// 99 % are.
+    /// 99 % of the values are at most this.
     pub p99: f64,
-    /// All are.
+    /// The greatest value.
     pub max: f64,
 }
 
 impl Quantiles {
-    /// Quantiles of `values`, which are put in order; zeros if there are none.
+    /// The quantiles of `values`, which are sorted in place; zeros if there are none.
     pub(crate) fn of(values: &mut [f64]) -> Self {
         values.sort_by(f64::total_cmp);
         let at = |percent| quantile(values, percent);
@@ -24,7 +24,7 @@ impl Quantiles {
     }
 }
 
-/// The least of the `sorted` values that `percent` of them do not exceed; zero if there are none.
+/// The least of the `sorted` values that at least `percent` of them do not exceed; zero if there are none.
 pub(crate) fn quantile(sorted: &[f64], percent: usize) -> f64 {
     sorted.get((sorted.len() * percent).div_ceil(100).saturating_sub(1)).copied().unwrap_or(0.0)
 }

@@ -1,7 +1,7 @@
 //! Temporary folders, named after the process they belong to.
 //!
-//! Promise: gone when dropped; the next benchmark removes those of a process that was killed. Not here: the files
-//! written into them.
+//! Promise: a folder is removed when it is dropped; the next benchmark removes the folders of a killed process. Not here: the
+//! files in them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,9 +10,9 @@ use std::path::Path;
 use anyhow::Context;
 use tempfile::TempDir;
 
-/// Folders in memory and in the system's temporary folder.
+/// Prefix of the names of folders in memory and in the system's temporary folder.
 const PREFIX: &str = "isocast-bench-";
-/// Folders among contents are hidden: they are none.
+/// Prefix of the names of folders among contents: hidden, so that they are not served.
 const PREFIX_AMONG_CONTENTS: &str = ".isocast-bench-";
 
 /// Makes a folder in the system's temporary folder.

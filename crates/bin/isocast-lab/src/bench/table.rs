@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::group::{FIGURES, RunFigure, RunGroup};
 
-/// Medians, with the spread where there were several runs; the first row is the heading. A figure that no group has is left out.
+/// Rows of medians, with the spread if there were several runs; the first row is the heading. Figures that no group has are left out.
 pub(crate) fn groups(groups: &[RunGroup]) -> Vec<Vec<String>> {
     let is_shown = |figure: &&RunFigure| {
         !figure.heading.is_empty() && groups.iter().any(|group| group.figure(figure.name).is_some())
@@ -25,7 +25,7 @@ pub(crate) fn text(of: &[RunGroup]) -> String {
     align(&groups(of))
 }
 
-/// Columns as wide as their widest cell; the first to the left, figures to the right.
+/// Aligns columns by their widest cells: the first column to the left, figures to the right.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);

@@ -12,45 +12,45 @@ use super::server::RunningServer;
 use super::yardstick::Yardstick;
 use super::{Stop, clock, lab_disk};
 
-/// An upload that takes longer than this has failed.
+/// Time after which an upload counts as failed.
 const ANSWER_MAX: Nanos = Nanos::from_secs(60);
-/// Time for an upload under way at the end of measuring to end in order.
+/// Time that an upload may still take when measuring ends.
 const GRACE: Nanos = Nanos::from_secs(10);
-/// Names one writer uses in turn: old uploads are replaced, so the disk does not fill.
+/// Number of names that a writer uses in turn: it replaces old uploads, so the disk does not fill.
 const NAMES: u64 = 8;
-/// After a failed upload a writer waits this long.
+/// Pause of a writer after a failed upload.
 const PAUSE: Nanos = Nanos::from_millis(200);
 const PIECE_BYTES: usize = 256 * 1024;
 
-/// What the uploads of a run got.
+/// Results of a run's uploads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct UploadFigures {
-    /// Writers at work at once.
+    /// Concurrent writers.
     pub writers: usize,
     /// Bytes of one upload.
     pub upload_bytes: u64,
-    /// Uploads answered (durable, where the server promises that) while measuring.
+    /// Uploads answered while measuring (durable ones, if the server promises that).
     pub done: u64,
-    /// Uploads that failed while measuring, and why the last one did.
+    /// Uploads that failed while measuring.
     pub failed: u64,
-    /// Why the last failed.
+    /// Reason of the last failure.
     pub reason: Option<String>,
-    /// Bytes per second of those done, 10^6.
+    /// Rate of the answered uploads, 10^6 bytes per second.
     pub mb_per_s: f64,
     /// From the first byte sent to the answer, ms.
     pub latency_ms: Quantiles,
-    /// Rate relative to one sequential durable writer's with the disk to itself, where that was measured.
+    /// That rate relative to the rate of one sequential durable writer alone on the disk, if it was measured.
     pub share_of_yardstick: Option<f64>,
-    /// Bytes that the disk took for them, those under way included, relative to what it takes for that writer in the
-    /// time in which it was not reading, where it is an emulated disk, which tells both.
+    /// Bytes written to the disk for the uploads, unfinished ones included, relative to the bytes that the lone writer would
+    /// have written in the time in which the disk did not read. Only an emulated disk reports both.
     pub share_of_left: Option<f64>,
-    /// What the emulated disk, if it is one, did while the writers were at work and measured.
+    /// Work of the emulated disk's head while writers were measured; `None` on another disk.
     pub disk: Option<lab_disk::HeadShare>,
 }
 
 impl UploadFigures {
-    /// Compares them with the result of a lone writer on the same disk. By the same rule for both, what the disk took counts:
-    /// not only what was answered before measuring ended, which leaves out half an upload of each writer in the mean.
+    /// Compares the uploads with those of a lone writer on the same disk. For both, the bytes written to the disk count, not
+    /// the uploads answered before measuring ended: these would leave out half an upload of each writer in the mean.
     pub(crate) fn compare(&mut self, alone: &Yardstick) {
         self.share_of_yardstick = Some(self.mb_per_s / alone.mb_per_s);
         self.share_of_left = self.disk.zip(alone.disk).and_then(|(beside, alone)| {
@@ -60,18 +60,18 @@ impl UploadFigures {
     }
 }
 
-/// One upload's outcome.
+/// Outcome of an upload.
 #[derive(Debug, Clone)]
 pub(crate) struct UploadResult {
-    /// When it was answered, or failed.
+    /// Time of the answer or of the failure.
     pub at: Nanos,
-    /// How long it took.
+    /// Duration of the upload.
     pub took: Nanos,
-    /// Why it failed, if it did.
+    /// Reason of the failure, if it failed.
     pub failure: Option<String>,
 }
 
-/// How names of uploads begin.
+/// Prefix of the names of uploads.
 pub(crate) const UPLOAD_PREFIX: &str = "isocast-bench-upload-";
 
 /// Paths of the uploads of writer `n`.
@@ -79,7 +79,7 @@ fn paths(server: &RunningServer, n: usize) -> Vec<String> {
     (0..NAMES).map(|k| server.upload_path(&format!("{UPLOAD_PREFIX}{n}-{k}.bin"))).collect()
 }
 
-/// Has writer `n` upload without pause from `begin` until `end`, which may come earlier than was planned, or `stop`.
+/// Uploads as writer `n` without pause from `begin` until `end`, which may move to an earlier time, or `stop`.
 pub(crate) fn upload(
     (server, n, bytes): (&RunningServer, usize, u64),
     begin: Nanos,
@@ -108,13 +108,14 @@ pub(crate) fn upload(
     }
 }
 
-/// Removes what writer `n` uploaded.
+/// Removes the uploads of writer `n`.
 pub(crate) fn remove(server: &RunningServer, n: usize) {
-    // What was never uploaded is answered 404, which is as good; a server that does not answer will not do so for the others either.
+    // A name that was never uploaded is answered with 404, which is fine; if the server does not answer, it will not answer for
+    // the other names either.
     let _ = paths(server, n).iter().try_for_each(|path| server.delete(path, GRACE).map(drop));
 }
 
-/// The figures of what was done from `from` to `end`.
+/// The figures of the uploads from `from` to `end`.
 pub(crate) fn figures(
     from: Nanos,
     end: Nanos,

@@ -1,4 +1,4 @@
-//! Control of a running disk: one line of commands over a local socket, one answer.
+//! Control socket of a running emulated disk: a connection sends one line of commands and receives one answer.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,7 +19,7 @@ pub(crate) const COMMANDS: &str = "stat, reset, timing on|off, drop, slow FACTOR
 
 pub(crate) fn listen(places: &Places) -> anyhow::Result<UnixListener> {
     let path = places.control();
-    // A socket left by a crash: `up` made sure that no daemon serves it.
+    // A crash may have left the socket; `up` has checked that no daemon serves it.
     let _stale = std::fs::remove_file(&path);
     UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))
 }
@@ -139,7 +139,7 @@ pub(crate) fn ask(places: &Places, commands: &str) -> anyhow::Result<String> {
     ask_within(places, commands, Duration::from_secs(30))
 }
 
-/// As [`ask`], giving up after `patience`.
+/// As [`ask`], with the longest wait `patience`.
 pub(crate) fn ask_within(places: &Places, commands: &str, patience: Duration) -> anyhow::Result<String> {
     let path = places.control();
     let mut stream = UnixStream::connect(&path).with_context(|| {

@@ -1,4 +1,4 @@
-//! `fill`: many files of zeros, each contiguous, spread over the whole disk. Zeros take no memory behind the disk.
+//! `fill`: writes many files of zeros, each contiguous, spread over the whole disk. Zeros take no memory of the emulator.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -16,7 +16,7 @@ use super::control;
 use super::state::Places;
 use super::sys;
 
-/// Fill the mounted disk with written files of zeros, untimed.
+/// Fill the mounted disk with files of zeros; the emulated disk takes no time for that.
 #[derive(Debug, Args)]
 pub(crate) struct Fill {
     /// Name of the disk.
@@ -25,13 +25,13 @@ pub(crate) struct Fill {
     /// Number of files.
     #[arg(long)]
     files: u32,
-    /// Size of each, for example 256M.
+    /// Size of each file, for example 256M.
     #[arg(long, value_parser = |text: &str| units::parse_size(text))]
     size: units::ByteCount,
-    /// Spread them evenly over the whole disk, with free space between; their names count from its outer rim.
+    /// Spread the files evenly over the whole disk, with free space between; their numbers begin at the outer edge.
     #[arg(long)]
     spread: bool,
-    /// Beginning of the files' names: PREFIX-0000.bin and so on.
+    /// Prefix of the files' names: PREFIX-0000.bin and so on.
     #[arg(long, default_value = "film")]
     prefix: String,
     /// Directory under the mount point, made if missing.
@@ -61,7 +61,7 @@ impl Fill {
         let was_on = timing.contains("\"timing\":\"model\"");
         control::ask(&places, "timing off")?;
         let result = self.fill(&mount, &directory);
-        // Dirty metadata goes to the disk before its time counts again.
+        // Write dirty metadata to the disk before its timing is switched on again.
         let synced = File::open(&mount).and_then(|m| Ok(rustix::fs::syncfs(m)?)).context("cannot sync the disk");
         if was_on {
             control::ask(&places, "timing on; drop; reset")?;
@@ -75,7 +75,7 @@ impl Fill {
         let space = rustix::fs::statvfs(mount).context("statvfs")?;
         let free = space.f_bavail * space.f_frsize;
         let wanted = self.size.0.saturating_mul(u64::from(self.files));
-        // A hundredth for the file system's own needs.
+        // A hundredth of the space stays free for the file system.
         let usable = free / 100 * 99;
         if wanted > usable {
             bail!("{} files of {} need {wanted} bytes; {usable} are free", self.files, self.size);
@@ -88,9 +88,9 @@ impl Fill {
         made
     }
 
-    /// Files take all the room first, and give back the room behind their ends when the disk is full: a file system that
-    /// allocates file, gap, file leaves out now and then a quarter of the disk, the slowest. Their names give their
-    /// order on the disk.
+    /// Files first allocate the whole disk, and are truncated to their size when it is full: if files and gaps are allocated in
+    /// turn, a file system sometimes leaves out a quarter of the disk, the slowest. The files are then named in their order on
+    /// the disk.
     fn make_files(&self, directory: &Path, unsorted: &Path, room: u64) -> anyhow::Result<Vec<(u64, usize)>> {
         let mut files = Vec::new();
         let mut zeros = AlignedBlock::zeroed(PIECE);
@@ -114,13 +114,13 @@ impl Fill {
         Ok(positions)
     }
 
-    /// Takes `room` and writes zeros up to the file's size.
+    /// Allocates `room` and writes zeros up to the file's size.
     fn write(&self, file: &File, room: u64, zeros: &mut [u8]) -> anyhow::Result<()> {
         rustix::fs::fallocate(file, FallocateFlags::empty(), 0, room)?;
         let mut at = 0;
         while at < self.size.0 {
             let length = usize::try_from(self.size.0 - at).unwrap_or(PIECE).min(PIECE);
-            // Direct I/O wants whole blocks: the last piece may go beyond, and is cut with the room.
+            // Direct I/O writes whole blocks: the last piece may exceed the file's size, and is truncated with the room.
             let length = length.div_ceil(4096) * 4096;
             file.write_all_at(&zeros[..length], at)?;
             at += u64::try_from(length).unwrap_or(u64::MAX);

@@ -1,7 +1,7 @@
-//! Values put into the text of a configuration file.
+//! Editor of the text of a configuration file: sets, adds and removes values.
 //!
-//! Promise: pure; all other lines, comments and the order stay as they are; a removed entry takes the comment above it along. Not here:
-//! whether the values mean something, and the file.
+//! Promise: pure functions; all other lines, comments and the order stay as they are; the comment above a removed entry is
+//! removed with it. Not here: the check of the values, and the file itself.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,17 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, Item, Table, TableLike, Value
 
 use super::arrays::name_member;
 
-/// True for a member by which the server runs a program or sends a file of the machine elsewhere: its entry is the operator's.
+/// True for a member that lets the server run a program or send a file of the machine elsewhere. Only the operator may change
+/// such an entry, in the file.
 pub(crate) fn is_operators(member: &str, value: Option<&str>) -> bool {
     matches!(member, "command" | "login") || value.is_some_and(|text| text.starts_with("rclone:"))
 }
 
-/// The text with these values, each for its key in its table (`limits.connections`), or for the entry of that name in its array
-/// (`job.nightly`); without a value it is removed.
+/// Returns the text with these values set. A key is a setting of a table (`limits.connections`) or the entry of an array by its
+/// name (`job.nightly`); `None` removes the key.
 ///
 /// # Errors
-/// In words: the text is no TOML, something else has the name of the table, or a value is none that belongs there.
+/// A sentence: the text is no TOML, an item of another type has the table's name, or the value's type does not fit the key.
 pub(crate) fn edited<'a>(
     text: &str,
     changes: impl IntoIterator<Item = (&'a str, Option<&'a SettingValue>)>,
@@ -40,10 +41,10 @@ pub(crate) fn edited<'a>(
     Ok(document.to_string())
 }
 
-/// The text with these values, each written as in TOML, or without the quotes of a text.
+/// Returns the text with these values set, each written as in TOML; a string may lack its quotes.
 ///
 /// # Errors
-/// In words: the text is no TOML, something else has the name of a table, or the key is one of an entry of an array.
+/// A sentence: the text is no TOML, an item of another type has a table's name, or the key is in an entry of an array.
 pub(crate) fn assigned(text: &str, values: &[(String, String)]) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| error.to_string())?;
     for (key, value) in values {
@@ -64,7 +65,7 @@ fn table_of<'a>(document: &'a mut DocumentMut, section: &str) -> Result<&'a mut 
     table.as_table_like_mut().ok_or_else(|| format!("`{section}` is no table in the file"))
 }
 
-/// Gives the entry with `member = name` of an array these members, and no other; an entry that is not there comes behind the others.
+/// Replaces the members of the array's entry with `member = name`; appends the entry if it does not exist.
 fn put_entry(
     document: &mut DocumentMut,
     (array, member, name): (&str, &str, &str),
@@ -115,7 +116,7 @@ fn members(value: &SettingValue) -> Result<BTreeMap<&str, Value>, String> {
     members.iter().map(|(key, value)| Ok((key.as_str(), toml_value(value)?))).collect()
 }
 
-/// Puts a value in the place of another one, with the comment on its line, or at the table's end.
+/// Replaces a value and keeps the comment on its line; appends a new value to the table.
 fn put(table: &mut dyn TableLike, name: &str, mut value: Value) {
     match table.get_mut(name) {
         Some(Item::Value(old)) => {

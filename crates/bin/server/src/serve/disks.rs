@@ -1,7 +1,7 @@
-//! Profiles of the disks: kept from an earlier start, or measured now.
+//! Profiles of the disks: kept from an earlier start, or measured at this one.
 //!
-//! Promise: nothing is served before every disk has a profile; all are measured at the same time; a disk that hangs holds up
-//! the start for seconds only. Not here: measuring (`device::calibrate`).
+//! Promise: nothing is served before every disk has a profile; all disks are measured at the same time; a hung disk delays the
+//! start by [`SILENCE_MAX`] at most. Not here: measuring (`device::calibrate`).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -20,29 +20,29 @@ use units::{ByteCount, DiskId};
 
 use super::layout::{DiskPlace, StoreLayout};
 
-/// A file system in memory, bounded by the processor: no disk time is counted for it. One core copies four gigabytes a
-/// second on a slow machine.
+/// Rate of a file system in memory, which the processor limits: no disk time is counted for it. One core of a slow machine
+/// copies four gigabytes a second.
 const MEMORY_BYTES_PER_SECOND: u64 = 4_000_000_000;
 
-/// A disk that answers nothing for this time hangs. A drive may try for half of this to read one bad place.
+/// A disk that completes no read within this time counts as hung. A drive may retry a bad sector for half of it.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// A disk that will be served from.
+/// A disk to serve from, with its profile.
 #[derive(Debug)]
 pub(super) struct KnownDisk {
     pub(super) id: DiskId,
     pub(super) name: String,
     pub(super) profile: DiskProfile,
-    /// The reason that its figures are not the disk's own, if they are not.
+    /// If the profile is not the disk's own, the reason.
     pub(super) doubt: Option<String>,
-    /// A folder on it, if nothing was measured at all.
+    /// A folder on the disk, if its profile is assumed.
     pub(super) assumed_at: Option<PathBuf>,
-    /// A folder on it, if it has a device that can be measured.
+    /// A folder on the disk, if it has a device that can be measured.
     pub(super) measurable_at: Option<PathBuf>,
 }
 
-/// Profiles by which the places for disks of `layout` are scheduled, in its order. A place without a disk gets the profile of the slowest
-/// one of the volume: a disk that comes is measured then ([`super::restart`]).
+/// The profiles by which the plane schedules the places of `layout`, in its order. A place without a disk gets the profile of
+/// the volume's slowest disk; a disk that is added later is measured then ([`super::restart`]).
 pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Result<Vec<DiskProfile>> {
     let of_volume = |volume: Option<usize>| {
         let places = layout.places().filter(move |other| other.volume == volume);
@@ -58,7 +58,7 @@ pub(super) fn profiles(layout: &StoreLayout, disks: &[KnownDisk]) -> anyhow::Res
     layout.places().map(|place| profile(place).context("a volume without a disk")).collect()
 }
 
-/// The profiles of all disks of `layout`, in its order. Measurements report their progress to `step`.
+/// The disks of `layout`, in its order, with their profiles. Measurements report their progress to `step`.
 ///
 /// # Errors
 /// A disk cannot be examined, or a thread not be started.
@@ -86,7 +86,7 @@ pub(super) fn known(
     })
 }
 
-/// Progress of the disks that are measured now.
+/// Progress of the disks that are being measured.
 struct Steps<'a> {
     under_way: Mutex<BTreeMap<String, String>>,
     step: &'a (dyn Fn(String) + Sync),
@@ -167,15 +167,15 @@ impl KnownDisk {
     }
 }
 
-/// The disk with its own figures, if it can be measured by now or was: they are kept in `state` as at the start.
+/// The disk with its own profile, if the disk can be measured now or a profile is kept. A new profile is kept in `state`, as at the start.
 pub(super) fn measured_now(id: DiskId, name: &str, root: &Path, state: &Path) -> Option<KnownDisk> {
     let calibration = measured(root, state, &mut drop).ok()??;
     let known = KnownDisk::measured(id, name.to_owned(), root, calibration);
     known.assumed_at.is_none().then_some(known)
 }
 
-/// The disk's calibration; `None` if the disk answers nothing for [`SILENCE_MAX`]: then the thread that measures is
-/// abandoned, for no call brings it back from the kernel.
+/// The disk's calibration; `None` if the disk does not answer for [`SILENCE_MAX`]. The measuring thread is then abandoned,
+/// since no call ends its wait in the kernel.
 fn measured(
     root: &Path,
     state: &Path,

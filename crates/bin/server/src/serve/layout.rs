@@ -1,6 +1,7 @@
-//! Layout of the store: the folders and volumes that are served, and the disks they lie on.
+//! Layout of the store: the served folders and volumes, and their disks.
 //!
-//! Promise: each disk has one place, for all folders on it or for one volume. Not here: serving them (crates `folder` and `volumes`).
+//! Promise: each disk has one place, for all folders on it or for one volume. Not here: the work on folders and volumes (the
+//! crates `folder` and `volumes`).
 
 use std::collections::HashSet;
 use std::io;
@@ -21,23 +22,24 @@ pub(super) struct StoreLayout {
     volumes: Vec<OpenVolume>,
 }
 
-/// A place for a disk.
+/// A place of the data plane for one disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct DiskPlace<'a> {
     /// The identifier of the disk there.
     pub(super) id: DiskId,
-    /// The volume that it is for, by its number.
+    /// The number of the volume that has the place; `None`: folders have it.
     pub(super) volume: Option<usize>,
-    /// The disk, and a path on it; none where a volume has none.
+    /// The disk and a path on it; `None` for a place that a volume keeps free or whose disk is missing.
     pub(super) disk: Option<(&'a Device, &'a Path)>,
 }
 
 impl StoreLayout {
-    /// Opens folders and volumes, and finds the disks that they lie on. `state` keeps the facts of the volumes' disks that a start needs.
+    /// Opens folders and volumes, and finds their disks. `state` is the folder that keeps the facts about the volumes' disks
+    /// between starts.
     ///
     /// # Errors
-    /// A folder or a volume cannot be opened; a disk has two users that would not see each other's reads; there are
-    /// more disks than the plane has places for.
+    /// A folder or a volume cannot be opened; a disk is used twice, so that each use would be unaware of the other's reads;
+    /// there are more disks than the plane has places.
     pub(super) fn discover(
         roots: &[RootSetting],
         volumes: &[Vec<PathBuf>],
@@ -46,7 +48,7 @@ impl StoreLayout {
         let folders = FolderDisks::discover(roots)?;
         let volumes = volumes.iter().map(|paths| OpenVolume::open(paths, state)).collect::<Result<_, _>>()?;
         let mut layout = Self { folders, volumes };
-        // The place of a file distinguishes it from others of its name.
+        // Two files may have the same name: their paths distinguish them.
         let mut names: HashSet<(&str, &str)> = HashSet::new();
         for (device, _) in layout.places().filter_map(|place| place.disk) {
             ensure!(
@@ -76,10 +78,10 @@ impl StoreLayout {
         self.volumes.iter().flat_map(OpenVolume::notices)
     }
 
-    /// Starts the disks' threads. `serve` gives for each place, in order, where its thread gets grants.
+    /// Starts the disks' threads. `serve` returns, for each place in order, the port from which the thread receives grants.
     ///
     /// # Errors
-    /// Memory for the buffers or a thread cannot be had: as the system says it.
+    /// The system's error, if it refuses memory for the buffers or a thread.
     pub(super) fn start(
         self,
         settings: &StoreSettings,
@@ -93,7 +95,7 @@ impl StoreLayout {
     }
 }
 
-/// The store as its operator steers it.
+/// The store with its volumes, for the calls of an operator.
 #[derive(Debug)]
 pub(super) struct ServedStore {
     pub(super) store: Store,

@@ -1,4 +1,4 @@
-//! The addresses that are listened on, and the certificates of those with TLS.
+//! The listening addresses, and the certificates of those with TLS.
 //!
 //! Not here: reading certificates (`tls`), connections (`http`, `ftp`).
 
@@ -19,19 +19,19 @@ use crate::config::Config;
 
 /// Listeners, and the certificates of those with TLS.
 pub(super) struct Listening {
-    /// Of HTTP, the plain one first.
+    /// Listeners of HTTP, the one without TLS first.
     pub(super) listeners: Vec<HttpListener>,
     pub(super) ftp: Vec<FtpListener>,
-    /// Of FTP's connections.
+    /// Listeners of FTP's control connections.
     pub(super) ftp_acceptor: Option<Acceptor>,
     pub(super) certificates: Option<Arc<Certificates>>,
 }
 
 impl Listening {
-    /// Reads the certificates and takes the ports.
+    /// Reads the certificates and opens the ports.
     ///
     /// # Errors
-    /// The certificate or the address that cannot be used, with the remedy.
+    /// A certificate or an address cannot be used; the text has the remedy.
     pub(super) fn begin(config: &Config) -> anyhow::Result<Self> {
         let source = certificate_source(config);
         let certificates = source.map(|source| Certificates::load(&source)).transpose().context("TLS")?;
@@ -59,7 +59,7 @@ fn listen<L>(address: SocketAddr, bind: impl FnOnce(SocketAddr) -> io::Result<L>
     })
 }
 
-/// The origin of the certificates. A self-signed one is for all names and addresses of this machine.
+/// The origin of the certificates. A self-signed certificate has all names and addresses of this machine.
 pub(super) fn certificate_source(config: &Config) -> Option<CertificateSource> {
     let configured = config.hosts.iter().filter(|name| *name != "*").cloned();
     let mut names: Vec<String> = configured.chain(wiring::own_name()).chain(["localhost".to_owned()]).collect();
@@ -72,7 +72,7 @@ pub(super) fn certificate_source(config: &Config) -> Option<CertificateSource> {
     config.tls.source(&config.state, names, addresses)
 }
 
-/// Watches the certificates for as long as they are used, has an authority sign them if the configuration names one, and logs changes.
+/// Watches the certificates while they are used, requests signatures if the configuration names an authority, and logs changes.
 pub(super) fn watch(certificates: &Arc<Certificates>, config: &Config, service: &Arc<MediaService>) {
     tokio::spawn(Certificates::watch(Arc::downgrade(certificates), teller(service)));
     if let Some(authority) = &config.tls.authority {

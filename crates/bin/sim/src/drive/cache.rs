@@ -1,22 +1,22 @@
 //! The volatile write cache: dirty extents in order of position, with a bound on bytes and on extents.
 //!
-//! Promise: an extent that a flush waits for does not grow, so a flush ends however much is written meanwhile.
-//! Not here: when the head drains it (`rotating`).
+//! Promise: an extent that a flush waits for does not grow, so a flush ends even under continuous writes. Not here: when the
+//! head drains it (`rotating`).
 
 use units::Nanos;
 
 use super::geometry::{Geometry, HeadPosition};
 
-/// A contiguous run of bytes that is not on the media.
+/// A contiguous run of bytes that are not on the media yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Dirty {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Place of `start`.
+    /// Head position of `start`.
     pub(crate) place: HeadPosition,
-    /// When its oldest byte came.
+    /// Time at which its oldest byte was written to the cache.
     pub(crate) since: Nanos,
-    /// Flushes that came before its oldest byte.
+    /// Number of flushes before its oldest byte was written.
     pub(crate) epoch: u64,
 }
 
@@ -59,7 +59,7 @@ impl WriteCache {
         &self.extents
     }
 
-    /// Fill in per cent, by bytes or by extents, whichever is more.
+    /// Fill in percent, by bytes or by extents, whichever is greater.
     pub(crate) fn fill(&self) -> u64 {
         let by_bytes = self.dirty() * 100 / self.bytes_max.max(1);
         let extents = u64::try_from(self.extents.len()).unwrap_or(u64::MAX);
@@ -67,18 +67,18 @@ impl WriteCache {
         by_bytes.max(extents * 100 / limit.max(1))
     }
 
-    /// Marks a flush; [`WriteCache::is_clean_before`] with the result says when it is done.
+    /// Begins a flush and returns its mark; the flush is done when [`WriteCache::is_clean_before`] is true for the mark.
     pub(crate) fn mark(&mut self) -> u64 {
         self.epoch += 1;
         self.epoch
     }
 
-    /// Whether nothing that came before the mark is dirty.
+    /// True if every byte written before the mark is on the media.
     pub(crate) fn is_clean_before(&self, mark: u64) -> bool {
         (self.in_flight == 0 || self.in_flight_epoch >= mark) && self.extents.iter().all(|e| e.epoch >= mark)
     }
 
-    /// Takes a write in if there is room.
+    /// Accepts a write if there is room.
     pub(crate) fn accept(&mut self, start: u64, end: u64, now: Nanos, geometry: &Geometry) -> bool {
         if self.dirty() + (end - start) > self.bytes_max {
             return false;
@@ -118,8 +118,8 @@ impl WriteCache {
         true
     }
 
-    /// A flush waits for a neighbour: where the new data overlaps it, the old place stays dirty (and is written with
-    /// the new data); the rest becomes an extent of its own.
+    /// Accepts a write next to an extent that a flush waits for. The overlap stays in the old extent, with the new bytes; the
+    /// rest becomes a new extent.
     fn accept_next_to_older(&mut self, start: u64, end: u64, now: Nanos, geometry: &Geometry) -> bool {
         let (mut start, mut end) = (start, end);
         for e in &self.extents {
@@ -136,7 +136,7 @@ impl WriteCache {
         if self.extents.len() >= self.extents_max {
             return false;
         }
-        // Older extents inside the range are taken over whole: they are written again with it, at most a little late.
+        // Older extents wholly inside the range become part of the new extent: a flush may have to wait a little longer for them.
         let inside = |e: &Dirty| start <= e.start && e.end <= end;
         let epoch = self.extents.iter().filter(|e| inside(e)).map(|e| e.epoch).min().unwrap_or(self.epoch);
         let absorbed: u64 = self.extents.iter().filter(|e| inside(e)).map(|e| e.end - e.start).sum();
@@ -147,13 +147,13 @@ impl WriteCache {
         true
     }
 
-    /// Whether the whole range is dirty here, so that a read of it needs no media.
+    /// True if the cache holds the whole range, so that a read of it needs no access to the media.
     pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
         let at = self.extents.partition_point(|e| e.end <= start);
         self.extents.get(at).is_some_and(|e| e.start <= start && end <= e.end)
     }
 
-    /// Takes up to `unit` bytes off the front of an extent for the head to write.
+    /// Takes up to `unit` bytes from the front of an extent for the head to write.
     pub(crate) fn begin_drain(&mut self, index: usize, unit: u64, geometry: &Geometry) -> Dirty {
         debug_assert_eq!(self.in_flight, 0, "one head drains one piece at a time");
         let e = &mut self.extents[index];

@@ -1,9 +1,9 @@
-//! Writes that a power cut leaves: the writes since the last completed flush, and a seeded choice of which of them survived.
+//! The effect of a power cut on writes: of the writes since the last completed flush, a seeded choice survives.
 //!
-//! Promise: data flushed is never touched; of the rest, each write survives whole, not at all, or torn in sectors of
-//! 512 bytes; where writes overlap, the bytes of the last survivor stand. Bounded: beyond the limit the oldest
-//! writes count as drained to the media, as a drive's cache drains (the limit is far above any drive's cache).
-//! Not here: the data itself; before-images are the caller's bytes, `None` where there were zeros.
+//! Promise: flushed data is never changed. Each other write survives whole, not at all, or torn in sectors of 512 bytes; where
+//! writes overlap, the bytes of the last surviving write count. Bounded: beyond the limit the oldest writes count as drained to
+//! the media, as a drive's cache drains (the limit is far above any drive's cache). Not here: the data itself. The caller
+//! provides the before-images, `None` for zeros.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -22,7 +22,7 @@ struct Write {
     acknowledged: bool,
     /// The first flush that began after it was answered.
     covered_by: Option<u64>,
-    /// That flush has completed. It stays until all before it are gone: their before-images are older than it.
+    /// That flush has completed. The entry stays until all earlier writes are removed: their before-images do not include this write.
     durable: bool,
     tag: u64,
     cost: usize,
@@ -43,9 +43,9 @@ pub struct Unflushed {
 pub struct CutReport {
     /// Unflushed writes that survived whole.
     pub kept: u64,
-    /// That were lost.
+    /// Unflushed writes that were lost.
     pub dropped: u64,
-    /// Of which some sectors survived.
+    /// Unflushed writes of which some sectors survived.
     pub torn: u64,
 }
 
@@ -63,8 +63,8 @@ impl Unflushed {
         Self { writes: VecDeque::new(), cost: 0, cost_max: bytes_max, flushes: 0 }
     }
 
-    /// Notes a write about to be made. `before` yields the present content of a block of [`IMAGE_BYTES`] at an offset,
-    /// `None` for zeros.
+    /// Notes a write before it is made. `before` returns the present bytes of the block of [`IMAGE_BYTES`] at an offset, `None`
+    /// for zeros.
     pub fn note(&mut self, tag: u64, offset: u64, bytes: u64, mut before: impl FnMut(u64) -> Option<Box<[u8]>>) {
         if bytes == 0 {
             return;
@@ -77,7 +77,7 @@ impl Unflushed {
         let (acknowledged, covered_by, durable) = (false, None, false);
         self.writes.push_back(Write { offset, bytes, images, acknowledged, covered_by, durable, tag, cost });
         while self.cost > self.cost_max {
-            // Only acknowledged writes can have been drained; the rest is bounded by the drive's queue.
+            // Only acknowledged writes can have drained to the media; the drive's queue bounds the others.
             match self.writes.front() {
                 Some(write) if write.acknowledged => self.drop_front(),
                 _ => break,
@@ -91,14 +91,14 @@ impl Unflushed {
         }
     }
 
-    /// The write with this tag was answered. False if there is none: a power cut took it.
+    /// Notes that the write with this tag was acknowledged. False if a power cut has removed the write.
     pub fn acknowledge(&mut self, tag: u64) -> bool {
         let write = self.writes.iter_mut().rev().find(|write| write.tag == tag && !write.acknowledged);
         write.map(|write| write.acknowledged = true).is_some()
     }
 
-    /// To be called when a flush comes: it covers all writes answered before it, also where an earlier one is still under
-    /// way. Gives its number, for [`Unflushed::flushed`].
+    /// Begins a flush and returns its number, for [`Unflushed::flushed`]. It covers all writes acknowledged before, even if an
+    /// earlier write or flush is still under way.
     pub fn begin_flush(&mut self) -> u64 {
         self.flushes += 1;
         for write in self.writes.iter_mut().filter(|write| write.acknowledged) {
@@ -113,13 +113,13 @@ impl Unflushed {
         self.writes.iter().filter(|write| !write.durable).count()
     }
 
-    /// Whether nothing can be lost.
+    /// True if a power cut would lose nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The flush of that number has completed: the writes it covers are safe.
+    /// Notes that the flush of this number has completed: the writes that it covers are safe.
     pub fn flushed(&mut self, flush: u64) {
         for write in self.writes.iter_mut().filter(|write| write.covered_by.is_some_and(|number| number <= flush)) {
             write.durable = true;
@@ -129,8 +129,8 @@ impl Unflushed {
         }
     }
 
-    /// Cuts the power: decides by `seed` which writes survive, and gives each block that changes its final content. `read`
-    /// yields the present content of a block, `write` replaces it.
+    /// Cuts the power: chooses by `seed` the writes that survive, and writes the final bytes of each block that changes. `read`
+    /// returns the present bytes of a block, `write` replaces them.
     pub fn cut(
         &mut self,
         seed: u64,
@@ -170,13 +170,13 @@ impl Unflushed {
         report
     }
 
-    /// Per sector: the content after the last surviving write that touched it.
+    /// The final bytes of a block: for each sector, those after the last surviving write to it.
     fn final_content(&self, block: u64, touched: &[(usize, usize)], fates: &[WriteFate], now: &[u8]) -> Box<[u8]> {
         let mut result = now.to_vec().into_boxed_slice();
         for (sector, out) in result.chunks_mut(SECTOR).enumerate() {
             let at = block + u64::try_from(sector * SECTOR).unwrap_or(0);
             let survivor = touched.iter().rposition(|&(index, _)| self.survives(index, at, fates[index]));
-            // The content after version k is the before-image of version k + 1, or the present content.
+            // The bytes after write k are the before-image of write k + 1, or the present bytes.
             let next = survivor.map_or(0, |k| k + 1);
             let Some(&(index, image)) = touched.get(next) else { continue };
             match &self.writes[index].images[image] {
@@ -192,7 +192,7 @@ impl Unflushed {
         let sector = u64::try_from(SECTOR).unwrap_or(512);
         let inside = sector_at < w.offset + w.bytes && w.offset < sector_at + sector;
         match fate {
-            // A write that did not touch this sector neither changes it nor is needed for it.
+            // A write outside of this sector does not change it.
             _ if !inside => false,
             WriteFate::Kept => true,
             WriteFate::Dropped => false,

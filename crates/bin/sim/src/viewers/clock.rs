@@ -1,36 +1,36 @@
-//! Deadlines of a session's segments, whatever number of contents that takes: the law that no admitted session falls behind.
+//! Deadlines of a session's segments over all its contents: the law that no admitted session falls behind.
 //!
-//! Promise: over any time in which a request is always open, from the first byte of the first segment on, the bytes due are
-//! rate × time, less one segment, of segments of a round at least: a shorter one counts as a round, for a session's share has a seek in
-//! each round (decision 0060); a session that asks early moves only its own clock (a virtual clock, Zhang 1990). Not here:
-//! the excuses of a late segment (`ledger`).
+//! Promise: over any span in which the session always has an open request, counted from the first byte of the first segment,
+//! the bytes due are rate × time, less one segment. A segment shorter than a round counts as a round, since a session's share
+//! has one seek per round (decision 0060). An early request moves only the clock of its own session (a virtual clock, Zhang
+//! 1990). Not here: the excuses of a late segment (`ledger`).
 
 use units::Nanos;
 
 /// The clock of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionClock {
-    /// The session has no reservation yet: its first segment is due from its first byte on.
+    /// The session has only its first segment: its time counts from the segment's first byte.
     Starts { lasts: Nanos },
-    /// The segment asked for last is due at `due`; the session was late by `late` when it came.
+    /// The segment requested last is due at `due`; the one before it was whole later than due by `late`.
     Runs { due: Nanos, late: Nanos },
 }
 
 impl SessionClock {
     pub(crate) const NEW: Self = Self::Starts { lasts: Nanos::ZERO };
 
-    /// Notes that the session asks for a segment that lasts `lasts` at its rate.
+    /// Notes the request of a segment that lasts `lasts` at the session's rate.
     pub(crate) fn ask(&mut self, lasts: Nanos, now: Nanos) {
         *self = match *self {
             Self::Starts { .. } => Self::Starts { lasts },
-            // A session that asks late because it was served late may add its lateness to the next due time.
+            // A session that requests late because it was served late may add its lateness to the next due time.
             Self::Runs { due, late } => {
                 Self::Runs { due: due.max(now.saturating_sub(late)).saturating_add(lasts), late: Nanos::ZERO }
             }
         };
     }
 
-    /// The segment is whole, or has not been until now; its first byte came at `first`. How late it is.
+    /// Lateness at `now` of the segment requested last, whether whole or not; its first byte came at `first`.
     pub(crate) fn lag(&self, first: Option<Nanos>, now: Nanos) -> Nanos {
         match (*self, first) {
             (Self::Runs { due, .. }, _) => now.saturating_sub(due),
@@ -39,7 +39,7 @@ impl SessionClock {
         }
     }
 
-    /// The segment is whole.
+    /// Notes that the segment requested last is whole.
     pub(crate) fn served(&mut self, first: Option<Nanos>, now: Nanos) {
         let due = match *self {
             Self::Starts { lasts } => first.unwrap_or(now).saturating_add(lasts),

@@ -1,36 +1,36 @@
-//! Tally of the viewers of segments, for people and for the law.
+//! Tally of the viewers of segments: figures for the report, and the input of the law.
 
 use units::Nanos;
 
-/// A viewer that has waited for its picture for longer stalls, too.
+/// A wait for the first picture that is longer than this counts as a stall.
 const START_MAX: Nanos = Nanos::from_secs(20);
 
 /// Figures of all viewers of segments of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ViewersTally {
-    /// Viewers that came.
+    /// Viewers that began to watch.
     pub viewers: u64,
-    /// Of these, those that played without a stall.
+    /// Viewers that played without a stall.
     pub smooth: u64,
-    /// Of these, those that stalled, though no fault excuses that.
+    /// Viewers that stalled without a fault that excuses it.
     pub stalled: u64,
-    /// Of these, those that a fault excuses.
+    /// Viewers whose stalls a fault excuses.
     pub excused: u64,
-    /// Of these, those with a refused first segment.
+    /// Viewers whose first segment was refused.
     pub refused: u64,
-    /// Sessions that were admitted, and of which a later request was refused though no fault excuses that.
+    /// Admitted sessions with a later request that was refused without a fault that excuses it.
     pub lost: u64,
     /// Longest stall.
     pub stall_max: Nanos,
-    /// Most by which a segment was later than its session's rate allows, from the session's first byte on.
+    /// Greatest lateness of a segment against its session's rate, from the session's first byte on.
     pub lag_max: Nanos,
-    /// Segments that were later than that.
+    /// Segments that were later than the session's rate allows.
     pub lags: u64,
-    /// From coming to the first picture, ascending.
+    /// Times from a viewer's beginning to its first picture, ascending.
     pub starts: Vec<Nanos>,
-    /// From a seek to its picture, ascending.
+    /// Times from a seek to its first picture, ascending.
     pub seeks: Vec<Nanos>,
-    /// From asking for a segment to having all of it, ascending.
+    /// Times from the request of a segment to its last byte, ascending.
     pub segments: Vec<Nanos>,
 }
 
@@ -41,7 +41,7 @@ impl ViewersTally {
         spans.get(spans.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default()
     }
 
-    /// Counts a viewer that watched to the end of the run: its stalls, the longest of them, and its present wait for a picture.
+    /// Counts a viewer that watched to the end of the run: `stalls`, the longest of them, and `waits`, its present wait for a picture.
     pub(super) fn count(&mut self, stalls: u32, stall_max: Nanos, waits: Nanos, excused: bool) {
         let without_picture = if waits > START_MAX { waits } else { Nanos::ZERO };
         let smooth = stalls == 0 && without_picture == Nanos::ZERO;

@@ -1,5 +1,5 @@
-//! A modelled player: it starts when it holds some seconds of media, plays at the stream's rate, and when it runs dry
-//! waits until it holds enough again. Each such wait is a stall.
+//! A modelled player: it starts when it holds some seconds of media and plays at the stream's rate. When it runs dry, it waits
+//! until it holds enough again; each such wait is a stall.
 //!
 //! Promise: exact to the arrivals reported to it; pure, `now` is given. Not here: decoding, or a viewer's tolerance of stalls.
 
@@ -9,9 +9,9 @@ use units::{BitRate, Nanos};
 #[derive(Debug, Clone)]
 pub(crate) struct Player {
     rate: BitRate,
-    /// Bytes it wants in hand before the first picture.
+    /// Bytes that it must hold before the first picture.
     start: u64,
-    /// Bytes it wants in hand before it continues after a stall.
+    /// Bytes that it must hold to continue after a stall.
     rebuffer: u64,
     requested: Nanos,
     received: u64,
@@ -22,21 +22,21 @@ pub(crate) struct Player {
 /// Stalls of one player.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Stalls {
-    /// Times that it ran dry.
+    /// Number of stalls.
     pub count: u32,
-    /// Time that it stood still, the wait before the first picture not counted.
+    /// Total time of the stalls, without the wait for the first picture.
     pub time: Nanos,
-    /// From the request to the first picture; `None` if there was none.
+    /// Time from the request to the first picture; `None` without a picture.
     pub startup: Option<Nanos>,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum PlayerState {
-    /// Before the first picture: plays at this many bytes.
+    /// Waits for the first picture; plays when `until` bytes are received.
     Starting { until: u64 },
-    /// Plays; at `since` it had played `played` bytes.
+    /// Plays; had played `played` bytes at `since`.
     Playing { since: Nanos, played: u64 },
-    /// Ran dry at `since` having played everything received; continues at `until` bytes received.
+    /// Ran dry at `since`, with all received bytes played; continues when `until` bytes are received.
     Stalled { since: Nanos, until: u64 },
 }
 
@@ -55,7 +55,7 @@ impl Player {
         }
     }
 
-    /// `bytes` more arrived at `now`; `now` never goes back.
+    /// Notes that `bytes` arrived at `now`, which never decreases.
     pub(crate) fn arrived(&mut self, now: Nanos, bytes: u64) {
         self.advance(now);
         self.received += bytes;
@@ -66,7 +66,7 @@ impl Player {
             }
             PlayerState::Stalled { since, until } if self.received >= until => {
                 self.stalls.time += now.saturating_sub(since);
-                // Everything received before the stall has been played; the bytes received during it are in hand.
+                // The player has played the bytes from before the stall, and holds those received during it.
                 let played = until - self.rebuffer;
                 self.state = PlayerState::Playing { since: now, played };
             }
@@ -74,12 +74,12 @@ impl Player {
         }
     }
 
-    /// Nothing more has arrived up to `now`.
+    /// Notes that no further byte has arrived up to `now`.
     pub(crate) fn looked(&mut self, now: Nanos) {
         self.advance(now);
     }
 
-    /// It stood still for `span`, up to now, at the viewer's wish: all its later actions move by `span`.
+    /// Notes that the viewer paused it for `span`, up to now: its clock moves by `span`.
     pub(crate) fn paused(&mut self, span: Nanos) {
         self.requested = self.requested.saturating_add(span);
         match &mut self.state {
@@ -90,7 +90,7 @@ impl Player {
         }
     }
 
-    /// The viewer went to another place at `now`: the bytes in hand are of no use, and it waits for a first picture again.
+    /// Notes a seek of the viewer at `now`: the player drops the bytes it holds, and waits for a first picture again.
     pub(crate) fn sought(&mut self, now: Nanos) {
         self.advance(now);
         if let PlayerState::Stalled { since, .. } = self.state {
@@ -99,12 +99,12 @@ impl Player {
         self.state = PlayerState::Starting { until: self.received + self.start };
     }
 
-    /// Whether it has run dry, as of the last look or arrival.
+    /// True if it has run dry by the last call.
     pub(crate) fn has_stalled(&self) -> bool {
         self.stalls.count > 0
     }
 
-    /// The stalls up to `now`, a lasting one included.
+    /// The stalls up to `now`, including a present one.
     pub(crate) fn finish(mut self, now: Nanos) -> Stalls {
         self.advance(now);
         if let PlayerState::Stalled { since, .. } = self.state {

@@ -1,7 +1,8 @@
 //! The socket of a connection of the client: plain, or sealed by TLS.
 //!
-//! Promise: never blocks. Bytes that are dropped are not copied where they come in the clear (`MSG_TRUNC`, tcp(7)); sealed ones are opened
-//! first, as a player would. The server shows the certificate that the benchmark has made. Not here: requests and answers (`connection`).
+//! Promise: never blocks. Unencrypted bytes are dropped without a copy (`MSG_TRUNC`, tcp(7)); TLS records are decrypted first,
+//! as a player would do. The server must have the certificate that the benchmark made. Not here: requests and answers
+//! (`connection`).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ use rustls::{ClientConfig, ClientConnection, Error, RootCertStore};
 /// The name in the certificate of a server that a benchmark starts.
 pub(crate) const CERTIFIED_NAME: &str = "localhost";
 
-/// An address with TLS, and the way to speak it.
+/// An address with TLS, and the TLS settings for it.
 #[derive(Debug, Clone)]
 pub(crate) struct SealedAddress {
     pub(crate) address: SocketAddr,
@@ -27,10 +28,10 @@ pub(crate) struct SealedAddress {
 }
 
 impl SealedAddress {
-    /// For a server there, which shows this very certificate.
+    /// Settings for a server at this address with this certificate.
     ///
     /// # Errors
-    /// rustls takes none of its own versions, or not the certificate.
+    /// rustls refuses the protocol versions or the certificate.
     pub(crate) fn new(address: SocketAddr, certificate: CertificateDer<'static>) -> Result<Self, Error> {
         let mut roots = RootCertStore::empty();
         roots.add(certificate)?;
@@ -61,8 +62,8 @@ impl ClientSocket {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        // A buffer that holds a whole burst of the sender: the reader must not become its pacer. Without the
-        // privilege the kernel's own tuning does better than the small size it would permit, so that one is not tried.
+        // The buffer holds a whole burst of the sender, so that the reader does not pace the sender. Without the privilege to
+        // set a large buffer, the kernel's own tuning is better than the size that it would permit.
         let _ = sockopt::set_socket_recv_buffer_size_force(&socket, buffer_bytes);
         match connect(&socket, &address) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
@@ -80,7 +81,7 @@ impl ClientSocket {
         &self.socket
     }
 
-    /// True if a send waits for the other side's part of a handshake.
+    /// True if a send waits for the server's part of a handshake.
     pub(crate) fn awaits_handshake(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.is_handshaking() && !tls.wants_write())
     }
@@ -99,13 +100,13 @@ impl ClientSocket {
                 return Err(Errno::CONNRESET);
             }
         }
-        // A request fits the buffer of a new socket.
+        // A request fits into the send buffer of a new socket.
         let sent = tls.writer().write(bytes).map_err(|_| Errno::PROTO)?;
         flush(tls, &self.socket)?;
         Ok(sent)
     }
 
-    /// Reads bytes that came; none: the other side has ended.
+    /// Reads received bytes; zero: the server has closed the connection.
     ///
     /// # Errors
     /// As recv(2); [`Errno::PROTO`] if TLS fails.
@@ -123,10 +124,10 @@ impl ClientSocket {
         }
     }
 
-    /// Drops bytes that came, as many as `scratch` has; less if no more has come.
+    /// Drops received bytes, at most the length of `scratch`; returns their number.
     ///
     /// # Errors
-    /// As [`Self::receive`], if there was none.
+    /// As [`Self::receive`], if no byte was received.
     pub(crate) fn drop_some(&mut self, scratch: &mut [u8]) -> Result<usize, Errno> {
         if self.tls.is_none() {
             return recv(&self.socket, scratch, RecvFlags::DONTWAIT | RecvFlags::TRUNC).map(|(_, bytes)| bytes);
@@ -144,7 +145,7 @@ impl ClientSocket {
     }
 }
 
-/// Takes records from the socket; zero: the other side has ended.
+/// Reads TLS records from the socket; zero: the server has closed the connection.
 fn receive(tls: &mut ClientConnection, socket: &OwnedFd) -> Result<usize, Errno> {
     let bytes = tls.read_tls(&mut Raw(socket)).map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::AGAIN))?;
     tls.process_new_packets().map_err(|_| Errno::PROTO)?;

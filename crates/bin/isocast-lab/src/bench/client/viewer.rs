@@ -1,4 +1,4 @@
-//! One viewer: a stream requested at a rate, and everything that is measured of it.
+//! One viewer: requests a stream at a rate, reads it, and measures it.
 
 use std::net::SocketAddr;
 
@@ -12,18 +12,18 @@ use super::player::Player;
 use super::result::{StreamFate, StreamResult, ViewerActions};
 use super::socket::SealedAddress;
 
-/// Terms that are the same for every viewer of a run.
+/// Settings that all viewers of a run share.
 #[derive(Debug, Clone)]
 pub(crate) struct ViewerTerms {
     /// Address of the server.
     pub address: SocketAddr,
-    /// Its address with TLS, if streams go by that.
+    /// Address of the server with TLS, if streams are read over TLS.
     pub sealed: Option<SealedAddress>,
     /// The rate each stream requests.
     pub rate: BitRate,
-    /// Media a player wants before the first picture.
+    /// Media that a player holds before the first picture.
     pub start: Nanos,
-    /// Media a player wants after a stall.
+    /// Media that a player holds to continue after a stall.
     pub rebuffer: Nanos,
     /// Receive buffer of a socket.
     pub buffer_bytes: usize,
@@ -32,17 +32,17 @@ pub(crate) struct ViewerTerms {
 /// Activity of a viewer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ViewerState {
-    /// Watches, or waits for its first byte.
+    /// Reads, or waits for the first byte.
     Watching,
-    /// Reads nothing.
+    /// Is paused, and reads nothing.
     Paused { since: Nanos },
-    /// Asked for another place; waits for the first byte.
+    /// Has sought; waits for the first byte of the new range.
     Seeking { since: Nanos },
     /// A seek was refused.
     Gone,
 }
 
-/// A stream while it runs.
+/// A viewer, its connection and its player.
 pub(crate) struct BenchViewer {
     /// Its number in the run.
     pub index: usize,
@@ -53,7 +53,7 @@ pub(crate) struct BenchViewer {
     /// Bytes of the content, once the head of the first answer has come.
     content_bytes: u64,
     state: ViewerState,
-    /// Its future actions, each with the time since its beginning: the latest first.
+    /// Its future actions, the latest first, each with its time since the viewer's beginning.
     to_do: Vec<(Nanos, ViewerAction)>,
     done: ViewerActions,
     connection: ConnectionState,
@@ -66,7 +66,7 @@ pub(crate) struct BenchViewer {
 }
 
 impl BenchViewer {
-    /// A viewer that will send `request` and take the actions of `to_do`, the latest first; its windows are those of `grid`.
+    /// A viewer that will send `request` and perform the actions of `to_do`, the latest first; `grid` has the windows of its J.
     pub(crate) fn new(index: usize, request: String, grid: WindowGrid, to_do: Vec<(Nanos, ViewerAction)>) -> Self {
         Self {
             index,
@@ -86,19 +86,19 @@ impl BenchViewer {
         }
     }
 
-    /// Its connection, for the epoll set of its socket.
+    /// The connection, whose socket the caller adds to its epoll set.
     pub(crate) fn connection(&self) -> &ConnectionState {
         &self.connection
     }
 
-    /// Connects; the request goes out as soon as the socket is writable.
+    /// Connects; sends the request as soon as the socket is writable.
     pub(crate) fn start(&mut self, terms: &ViewerTerms, now: Nanos) {
         self.requested = now;
         self.player = Some(Player::new(terms.rate, terms.start, terms.rebuffer, now));
         self.connect(terms);
     }
 
-    /// Continues up to the first byte of the body, seen at `now`.
+    /// Continues the request up to the first byte of the body, seen at `now`.
     pub(crate) fn step(&mut self, now: Nanos) {
         match self.connection.step(&self.request) {
             ConnectionStep::Wait => {}
@@ -119,8 +119,8 @@ impl BenchViewer {
         }
     }
 
-    /// Drops the bytes of the body that have come, unless it is paused. They belong to the window that ends at `due`; the
-    /// player has them at `now`. Returns their number.
+    /// Reads and drops the received bytes of the body, unless the viewer is paused. The bytes count in the window that ends at
+    /// `due`, and for the player at `now`. Returns their number.
     pub(crate) fn sweep(&mut self, terms: &ViewerTerms, due: Nanos, now: Nanos, scratch: &mut [u8]) -> u64 {
         if let ViewerState::Paused { since } = self.state {
             if now < since.saturating_add(PAUSE) {
@@ -137,7 +137,7 @@ impl BenchViewer {
         }
         match drained.end {
             BodyEnd::More => self.act(terms, now),
-            // Its request was for the content's end alone: it goes to the beginning.
+            // It had sought and reached the end of the content: it continues at the beginning.
             BodyEnd::Over { .. } if self.done.seeks > 0 => self.seek(0, terms, now),
             BodyEnd::Over { keep_alive } => {
                 self.restarts += 1;
@@ -152,12 +152,12 @@ impl BenchViewer {
         drained.bytes
     }
 
-    /// Whether its player has run dry, as far as was seen at the last look.
+    /// True if its player has run dry by the last sweep.
     pub(crate) fn has_stalled(&self) -> bool {
         self.player.as_ref().is_some_and(Player::has_stalled)
     }
 
-    /// The run is over at `now`.
+    /// Ends the viewer at `now`, and returns its results.
     pub(crate) fn finish(mut self, now: Nanos) -> StreamResult {
         match self.state {
             ViewerState::Watching | ViewerState::Gone => {}
@@ -180,7 +180,7 @@ impl BenchViewer {
         StreamResult { index, fate, grid, first_byte, stalls, restarts, actions }
     }
 
-    /// Takes the next action if it is due by `now`.
+    /// Performs the next action if it is due by `now`.
     fn act(&mut self, terms: &ViewerTerms, now: Nanos) {
         let Some((_, action)) = self.to_do.pop_if(|(at, _)| self.requested.saturating_add(*at) <= now) else { return };
         match action {
@@ -194,14 +194,15 @@ impl BenchViewer {
         }
     }
 
-    /// Plays on at `now` after a pause.
+    /// Continues at `now` after a pause.
     fn play_on(&mut self, since: Nanos, now: Nanos) {
         if let Some(player) = &mut self.player {
             player.paused(now.saturating_sub(since));
         }
     }
 
-    /// Takes a refusal: at the start it is a refused stream, at a seek it is gone; a content that was over and is refused has failed.
+    /// Handles a refusal: at the start the stream is refused, at a seek the viewer leaves, and at the repetition of a content
+    /// the stream has failed.
     fn refused(&mut self, status: u16, reason: RefusalReason, now: Nanos) {
         match self.state {
             ViewerState::Seeking { since } if status == 503 => {
@@ -219,7 +220,7 @@ impl BenchViewer {
         }
     }
 
-    /// Leaves its place and requests the content from byte `from`, on a new connection.
+    /// Closes the connection and requests the content from byte `from` on a new one.
     fn seek(&mut self, from: u64, terms: &ViewerTerms, now: Nanos) {
         self.done.seeks += 1;
         self.state = ViewerState::Seeking { since: now };

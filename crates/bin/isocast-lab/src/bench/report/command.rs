@@ -12,17 +12,17 @@ use super::{comparison, html, read};
 const BEGIN: &str = "<!-- results:begin -->";
 const END: &str = "<!-- results:end -->";
 
-/// Render a folder of results: every table (README.md) and the picture of the most streams (comparison.svg), which are kept with them, and a
-/// page with plots (report.html), which is not.
+/// Render a folder of results: the tables (README.md) and the chart of the most streams (comparison.svg), which are committed
+/// with the results, and a page of plots (report.html), which is not committed.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportCommand {
     /// Folder of one set of results.
     #[arg(value_name = "DIR")]
     results: PathBuf,
-    /// A file that shows the comparison between its markers (repeatable).
+    /// A file with the comparison between two markers (repeatable).
     #[arg(long, value_name = "FILE")]
     readme: Vec<PathBuf>,
-    /// Change nothing; fail if the kept files differ from those that the results make.
+    /// Change nothing; fail if the committed files differ from those made from the results.
     #[arg(long)]
     check: bool,
 }
@@ -31,7 +31,7 @@ impl ReportCommand {
     /// Runs it.
     ///
     /// # Errors
-    /// No results, no markers, or with `--check` another table.
+    /// There are no results or no markers, or, with `--check`, a committed file differs.
     pub(crate) fn run(self) -> anyhow::Result<()> {
         let all = read(&self.results)?;
         let folder = self.results.display().to_string();
@@ -112,7 +112,7 @@ mod tests {
             let readme = fs::read_to_string(top.join(name)).unwrap();
             let (_, shown) = readme.split_once(BEGIN).expect("a place for results");
             let (shown, _) = shown.split_once(END).expect("its end");
-            // The folder the table names is the one it was made from.
+            // The table names the folder of the results that it was made from.
             let (_, rest) = shown.split_once("[every table](").expect("a folder of results");
             let (folder, _) = rest.split_once("/README.md)").expect("its tables");
             let all = read(&top.join(folder)).unwrap();
