@@ -21,6 +21,9 @@ use super::print;
 use super::progress::ProgressLine;
 use super::served::{ServedDisks, VolumeOfServer};
 
+/// Bytes read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// Copy contents out of a volume, each byte verified.
 ///
 /// Of a content that is damaged in every copy the bytes before the damage are exported, of one with a part on a disk that is missing
@@ -151,11 +154,7 @@ impl Export {
             let begin = u64::from(number) * volume.unit_bytes();
             let length = volume.members().part_bytes(content, number).min(content.length.saturating_sub(begin));
             let places: Vec<UnitPlace> = part.places().collect();
-            let whole = places.iter().find_map(|place| read_unit(volume, content, number, *place, disks));
-            let (bytes, wrong) = match whole {
-                Some(bytes) => (bytes, Vec::new()),
-                None => read_blocks(volume, content, number, &places, disks),
-            };
+            let (bytes, wrong) = read_part(volume, content, number, &places, disks);
             let wrong = wrong.into_iter().filter(|wrong| wrong.start < length);
             for wrong in wrong.map(|wrong| begin + wrong.start..begin + wrong.end.min(length)) {
                 match damaged.last_mut() {
@@ -192,44 +191,36 @@ fn is_or_has(wanted: &str, name: &str) -> bool {
     wanted.is_empty() || below.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The payload of a unit, if all of it agrees with the catalogue.
-fn read_unit(
-    volume: &Volume,
-    content: &StoredContent,
-    part: u32,
-    place: UnitPlace,
-    disks: &mut VolumeDisks,
-) -> Option<Vec<u8>> {
-    let table = volume.members().checksums(content, part, place, disks).ok()?;
-    let mut bytes = Vec::new();
-    let length = volume.members().part_bytes(content, part);
-    volume.members().read_whole(place, length, &table, disks, |piece| bytes.extend_from_slice(piece)).ok()?;
-    Some(bytes)
-}
-
-/// The payload of a part, each block of 64 KiB from a copy in which it is right, and the bytes that are right in none: zeros.
-fn read_blocks(
+/// The payload of a part, each piece from a copy in which it is right, and the bytes that are right in none, found by blocks of 64 KiB:
+/// zeros.
+fn read_part(
     volume: &Volume,
     content: &StoredContent,
     part: u32,
     places: &[UnitPlace],
     disks: &mut VolumeDisks,
 ) -> (Vec<u8>, Vec<Range<u64>>) {
-    let length = usize::try_from(volume.members().part_bytes(content, part)).expect("a unit has at most 32 MiB");
+    let length = index(volume.members().part_bytes(content, part));
     let mut bytes = vec![0; length.next_multiple_of(index(BLOCK_BYTES))];
     let table = places.iter().find_map(|place| volume.members().checksums(content, part, *place, disks).ok());
-    let mut damaged = Vec::new();
-    for (number, block) in bytes.chunks_mut(CHECKED_BYTES).enumerate() {
-        let begin = number * CHECKED_BYTES;
-        let counted = block.len().min(length - begin);
-        let is_right = places.iter().any(|place| {
+    let mut is_right = |begin: usize, piece: &mut [u8]| {
+        let counted = piece.len().min(length - begin);
+        places.iter().any(|place| {
             let position = volume.members().areas(place.member).payload(place.unit) + begin as u64;
-            let is_read = disks.read(place.member.index(), position, block).is_ok();
-            is_read && table.as_ref().is_some_and(|table| table.verify(begin, &block[..counted]).is_ok())
-        });
-        if !is_right {
-            block.fill(0);
-            damaged.push(begin as u64..(begin + counted) as u64);
+            let is_read = disks.read(place.member.index(), position, piece).is_ok();
+            is_read && table.as_ref().is_some_and(|table| table.verify(begin, &piece[..counted]).is_ok())
+        })
+    };
+    let mut damaged = Vec::new();
+    for (begin, piece) in (0..).step_by(PIECE_BYTES).zip(bytes.chunks_mut(PIECE_BYTES)) {
+        if is_right(begin, piece) {
+            continue;
+        }
+        for (begin, block) in (begin..).step_by(CHECKED_BYTES).zip(piece.chunks_mut(CHECKED_BYTES)) {
+            if !is_right(begin, block) {
+                block.fill(0);
+                damaged.push(begin as u64..length.min(begin + CHECKED_BYTES) as u64);
+            }
         }
     }
     (bytes, damaged)
