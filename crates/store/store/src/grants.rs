@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use channel::{StorePort, Wake};
-use kernel::clock::monotonic;
 use storage::grant::{Grant, Offer, StoreMessage, StoreWork};
 use units::{Nanos, limits};
 
@@ -80,7 +79,7 @@ impl GrantPort for Governed {
     }
 }
 
-/// Grants whatever is offered, at once and in order: a store without a data plane.
+/// Grants whatever is offered, at once, in order and without an end: a store without a data plane.
 #[derive(Debug, Default)]
 pub struct Ungoverned {
     offers: VecDeque<Offer>,
@@ -102,9 +101,6 @@ struct Nap {
     woken: Mutex<bool>,
     changed: Condvar,
 }
-
-/// Time for which an ungoverned grant lasts.
-const GRANT_SPAN: Nanos = Nanos::from_secs(1);
 
 impl GrantPort for Ungoverned {
     fn send(&mut self, message: StoreMessage) -> bool {
@@ -143,12 +139,7 @@ impl GrantPort for Ungoverned {
         let offer = self.offers.pop_front()?;
         debug_assert!(self.offers.iter().all(|other| other.job != offer.job), "a job has one offer");
         self.granted = Some(offer);
-        Some(Grant {
-            disk: offer.disk,
-            job: offer.job,
-            bytes_max: bytes_of(&offer),
-            until: monotonic().saturating_add(GRANT_SPAN),
-        })
+        Some(Grant { disk: offer.disk, job: offer.job, bytes_max: bytes_of(&offer), until: Nanos::MAX })
     }
 
     fn wait(&mut self, timeout: Duration) {
