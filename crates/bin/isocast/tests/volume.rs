@@ -228,7 +228,7 @@ fn a_full_volume_says_so_before_anything_is_written() {
     done(&["create", "--name", "v", "--layout", "span", "--unit", "1MiB", "--yes", &disk]);
     let large = bench.path("large");
     File::create(&large).and_then(|file| file.set_len(DISK_BYTES)).expect("there is room");
-    assert!(refused(&["import", &disk, large.to_str().expect("UTF-8")]).contains("full"));
+    assert!(refused(&["import", &disk, large.to_str().expect("UTF-8")]).contains("has no room"));
     let (status, _) = json(&["status", "--json", &disk]);
     assert_eq!(status["contents"], 0);
 }
@@ -257,6 +257,31 @@ fn an_import_without_room_names_a_unit_that_fits_and_keeps_the_imported_files() 
     );
     let (status, sound) = json(&["status", "--json", &disk]);
     assert!(sound && status["contents"] == units, "{status:#}");
+}
+
+#[test]
+fn a_mirror_keeps_the_files_of_an_import_in_which_a_disk_fails() {
+    let bench = Bench::new();
+    let (one, two, three, source) = (bench.disk("one"), bench.disk("two"), bench.disk("three"), bench.path("in"));
+    File::options().write(true).open(&three).and_then(|disk| disk.set_len(4 * DISK_BYTES)).expect("there is room");
+    done(&["create", "--name", "v", "--layout", "mirror", "--unit", "1MiB", "--yes", &one, &two, &three]);
+    fs::create_dir(&source).expect("there is room");
+    (0..20).try_for_each(|n| fs::write(source.join(n.to_string()), vec![n; 900_000])).expect("there is room");
+    // The file of the large disk takes no write behind the end of the others, which a disk that fails there does not either.
+    let mut import = Command::new("sh");
+    let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" volume import \"$1\" \"$2\"", DISK_BYTES / 512);
+    let all = format!("{one},{two},{three}");
+    import.args(["-c", &limited, env!("CARGO_BIN_EXE_isocast"), &all]).arg(&source);
+    let imported = import.output().expect("there is a shell");
+    let said = String::from_utf8_lossy(&imported.stderr).into_owned();
+    assert_eq!(imported.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("the volume is without {three} now")), "{said}");
+    assert!(String::from_utf8_lossy(&imported.stdout).contains("20 contents"), "{said}");
+    let (status, _) = json(&["status", "--json", &all]);
+    assert_eq!((&status["contents"], &status["disks"][2]["state"]), (&20.into(), &"out".into()), "{status:#}");
+    let out = bench.path("out");
+    done(&["export", "--to", out.to_str().expect("UTF-8"), &format!("{one},{two}")]);
+    assert!((0..20).all(|n| same(&source.join(n.to_string()), &out.join("in").join(n.to_string()))));
 }
 
 #[test]

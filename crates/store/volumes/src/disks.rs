@@ -55,20 +55,12 @@ impl VolumeDisks {
         volume.set_drives(&drives.collect::<Vec<_>>());
     }
 
-    /// Writes bytes to a disk; they are durable after a flush.
+    /// Writes bytes that the volume gave; they are durable after a flush.
     ///
     /// # Errors
     /// The disk refuses them, or is not there.
-    pub fn write_at(&self, member: MemberId, position: u64, bytes: &[u8]) -> Result<(), VolumeDiskError> {
-        self.disk(member)?.write_at(position, bytes)
-    }
-
-    /// The same, of bytes that the volume gave.
-    ///
-    /// # Errors
-    /// The same.
-    pub fn write(&self, write: &DiskWrite) -> Result<(), VolumeDiskError> {
-        self.write_at(write.member, write.position, &write.bytes)
+    fn write(&self, write: &DiskWrite) -> Result<(), VolumeDiskError> {
+        self.disk(write.member)?.write_at(write.position, &write.bytes)
     }
 
     /// Writes each step and makes it durable before the next one is begun.

@@ -1,4 +1,5 @@
-//! A volume that this process alone has: a command has it look after its copies as a server does, while no stream is served.
+//! A volume that this process alone has: a command has it take contents and look after its copies as a server does, while no
+//! stream is served.
 //!
 //! Promise: the threads and the steps are those of a server, with grants for whatever they offer; a step that is reported is durable, so
 //! that the process may end at any moment. Not here: the checks before a command writes anything (`isocast volume`).
@@ -8,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
+use store::buffers::UPLOADS_PER_CHUNK;
 use store::lock::lock;
 use store::{Store, StoreBuilder, StoreError, StoreEvent, StoreSettings, Ungoverned, UpkeepReport};
 
@@ -18,13 +20,15 @@ use crate::open::OpenVolume;
 const PERIOD: Duration = Duration::from_millis(100);
 /// Longest silence of a disk: no stream waits for it, and a drive may try for minutes to read a bad place.
 const PATIENCE: Duration = Duration::from_secs(300);
+/// Memory for uploads, in MiB: half of it is for one that is large.
+const UPLOAD_CHUNKS: usize = 16;
 
 /// See the module.
 pub struct OwnVolume {
     volume: ServedVolume,
     events: Receiver<StoreEvent>,
     /// Its threads end with it.
-    _store: Store,
+    store: Store,
 }
 
 /// The end of an upkeep.
@@ -49,6 +53,9 @@ impl UpkeepOutcome {
 }
 
 impl OwnVolume {
+    /// Uploads that can be under way at once.
+    pub const UPLOADS_MAX: usize = UPLOAD_CHUNKS * UPLOADS_PER_CHUNK;
+
     /// Opens the volume on all of its disks, and starts their threads. A disk that is to be filled begins to be.
     ///
     /// # Errors
@@ -57,8 +64,9 @@ impl OwnVolume {
         let open = OpenVolume::open_on(disks, None)?;
         let settings = StoreSettings {
             patience: PATIENCE,
-            upload_chunks: 1,
+            upload_chunks: UPLOAD_CHUNKS,
             recording_chunks: 1,
+            hidden_files: true,
             refill_disks: false,
             ..StoreSettings::default()
         };
@@ -68,13 +76,19 @@ impl OwnVolume {
         let (sender, events) = channel();
         // The receiver lives as long as the store.
         store.listen(Box::new(move |event| drop(sender.send(event))));
-        Ok(Self { volume, events, _store: store })
+        Ok(Self { volume, events, store })
     }
 
     /// Its state.
     #[must_use]
     pub const fn served(&self) -> &ServedVolume {
         &self.volume
+    }
+
+    /// Its contents: all names are served, hidden ones as well.
+    #[must_use]
+    pub const fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Does the upkeep, and waits for its end; without one, for that of the upkeep that the opening began. `show` gets the bytes of

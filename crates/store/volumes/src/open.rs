@@ -13,7 +13,7 @@ use super::known_generation::{self, SeenGeneration};
 use super::open_disk::{OpenDisk, VolumeDiskError};
 use store::event::DiskNotice;
 
-/// The chunks of uploads are not cut: a unit holds whole ones.
+/// The chunks of recordings are not cut: a unit holds whole ones.
 const UNIT_BYTES_MIN: u64 = limits::CHUNK_BYTES;
 
 /// A volume that is ready to be served.
@@ -47,7 +47,7 @@ impl OpenVolume {
         }
     }
 
-    /// The same, of a volume with units of any size, to which nothing is uploaded.
+    /// The same, of a volume with units of any size, to which nothing is recorded.
     pub(crate) fn open_on(paths: &[PathBuf], state: Option<&Path>) -> Result<Self, VolumeDiskError> {
         let mut found = FoundDisks::of(paths, Purpose::Write)?;
         found.check_named()?;

@@ -1,22 +1,27 @@
 //! `isocast volume import`: files into a volume.
 //!
-//! Promise: after a file that cannot be imported the next one follows; imported files stay, whatever fails later.
+//! Promise: after a file that cannot be imported the next one follows; imported files stay, whatever fails later. Not here: writing to the
+//! disks, which is that of a server (crate `volumes`), by its API or in this process.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use clap::Args;
 use client::SourceFile;
 use copy::{self, Endpoint, Failures, PASSED_OVER};
 use serde_json::json;
-use store::buffers::index;
+use store::{
+    ContentPath, NameKind, NameTaken, OnBreak, Precondition, Published, Store, StoreError, Upload, UploadClass,
+    UploadRequest,
+};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 use units::limits::CHUNK_BYTES;
 use units::{ByteCount, counted};
-use volume::{BLOCK_BYTES, Draft, Volume, part_count};
-use volumes::{VolumeDiskError, VolumeDisks};
+use volume::part_count;
+use volumes::OwnVolume;
 
 use super::disks::{self, Purpose, refuse_missing};
 use super::progress::ProgressLine;
@@ -24,8 +29,6 @@ use super::served::{ServedDisks, VolumeOfServer};
 
 /// Bytes read at once.
 const PIECE_BYTES: usize = 1 << 20;
-/// Time between two commits: a crash loses the files of as long, and the file that is being imported.
-const COMMIT_PERIOD: Duration = Duration::from_secs(1);
 
 /// Copy files, or folders with all files in them, into a volume. Contents of the same names are replaced.
 ///
@@ -56,12 +59,19 @@ struct ImportList {
     failures: Failures,
 }
 
-/// The reason that a file was not imported.
-enum Obstacle {
-    /// The file's, or the volume's refusal of it: others may be imported.
-    File(anyhow::Error),
-    /// A disk's: each further file would fail as well.
-    Disk(anyhow::Error),
+/// Files on their way into a volume that this process alone has, as uploads to a server are.
+struct Importing<'a> {
+    store: &'a Store,
+    files: &'a [(PathBuf, String, u64)],
+    /// Uploads that are durable soon, by the numbers of their files.
+    ending: JoinSet<(usize, Result<Published, StoreError>)>,
+    progress: ProgressLine,
+    read: u64,
+    contents: u64,
+    bytes: u64,
+    failures: Failures,
+    /// Each further file would fail as well.
+    is_over: bool,
 }
 
 impl Import {
@@ -69,44 +79,34 @@ impl Import {
         if let Some(served) = self.disks.serving()? {
             return self.put(out, &served);
         }
-        let ImportList { files, folders, passed_over, mut failures } = self.wanted();
-        let (disks, mut volume) = disks::open(self.disks.all(), Purpose::Write)?;
+        let ImportList { files, folders, passed_over, failures } = self.wanted();
+        let volume = disks::open(self.disks.all(), Purpose::Write)?.1;
         refuse_missing(&volume)?;
-        disks.commit(&mut volume)?;
         warn(&files, volume.unit_bytes(), volume.free_bytes());
-        let total: u64 = files.iter().map(|(_, _, length)| length).sum();
-        let mut progress = ProgressLine::new("import");
-        let (mut read, mut contents, mut bytes) = (0, 0, 0);
-        let mut committed = Instant::now();
-        for (path, name, length) in &files {
-            let outcome = import(path, name, *length, &mut volume, &disks, &mut |count| {
-                read += count;
-                progress.show(read, total);
-            });
-            let about = || format!("cannot import {} as `{name}`", path.display());
-            match outcome {
-                Ok(()) => (contents, bytes) = (contents + 1, bytes + length),
-                Err(Obstacle::File(error)) => failures.add(format_args!("{:#}", error.context(about()))),
-                Err(Obstacle::Disk(error)) => {
-                    failures.add_first(format_args!("{:#}; no other was tried after it", error.context(about())));
-                    break;
-                }
-            }
-            if committed.elapsed() >= COMMIT_PERIOD {
-                disks.commit(&mut volume)?;
-                committed = Instant::now();
-            }
-        }
-        for folder in &folders {
-            if !volume.is_folder(folder)
-                && let Err(error) = volume.make_folder(folder, nanoseconds(SystemTime::now()))
-            {
-                failures.add(format_args!("cannot make the folder `{folder}`: {error}"));
-            }
-        }
-        disks.commit(&mut volume)?;
+        drop(volume);
+        let volume = OwnVolume::open(self.disks.all())?;
+        let mut importing = Importing {
+            store: volume.store(),
+            files: &files,
+            ending: JoinSet::new(),
+            progress: ProgressLine::new("import"),
+            read: 0,
+            contents: 0,
+            bytes: 0,
+            failures,
+            is_over: false,
+        };
+        Builder::new_current_thread().enable_time().build()?.block_on(importing.import(&folders));
+        let Importing { progress, contents, bytes, failures, .. } = importing;
         drop(progress);
-        self.end(out, (contents, bytes, passed_over), &failures)
+        self.end(out, (contents, bytes, passed_over), &failures)?;
+        let disks = volume.served().info().disks;
+        match disks.iter().find_map(|disk| Some((disk.path.as_ref()?, disk.failure.as_ref()?))) {
+            Some((path, failure)) => {
+                bail!("the volume is without {} now ({failure}): `isocast volume replace` it", path.display())
+            }
+            None => Ok(()),
+        }
     }
 
     fn wanted(&self) -> ImportList {
@@ -186,6 +186,97 @@ impl Import {
     }
 }
 
+impl Importing<'_> {
+    async fn import(&mut self, folders: &[String]) {
+        let total = self.files.iter().map(|(_, _, length)| length).sum();
+        for number in 0..self.files.len() {
+            match self.send(number, total).await {
+                Ok(upload) => drop(self.ending.spawn(async move { (number, upload.finish().await) })),
+                Err(error) => self.failed(number, error),
+            }
+            // One commit makes many small contents durable. The memory of an upload that broke off is free a little later.
+            self.await_ends(OwnVolume::UPLOADS_MAX / 2).await;
+            if self.is_over {
+                break;
+            }
+        }
+        self.await_ends(0).await;
+        for folder in folders {
+            if let Err(error) = self.make_folders(folder).await {
+                self.failures.add(format_args!("cannot make the folder `{folder}`: {error:#}"));
+            }
+        }
+    }
+
+    /// Gives the bytes of a file to its upload.
+    async fn send(&mut self, number: usize, total: u64) -> anyhow::Result<Upload> {
+        let (path, name, length) = &self.files[number];
+        let mut file = File::open(path)?;
+        let request = UploadRequest {
+            path: ContentPath::parse(name)?,
+            length: Some(*length),
+            precondition: Precondition::None,
+            class: UploadClass::BestEffort,
+            on_break: OnBreak::Discard,
+            name_taken: NameTaken::Replace,
+            durable: None,
+            modified: Some(file.metadata()?.modified()?),
+            memory: None,
+        };
+        let mut upload = self.store.begin_upload(request).await?;
+        let (mut piece, mut left) = (vec![0; PIECE_BYTES], *length);
+        while left > 0 {
+            let count = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+            file.read_exact(&mut piece[..count])?;
+            upload.append(&piece[..count]).await?;
+            left -= count as u64;
+            self.read += count as u64;
+            self.progress.show(self.read, total);
+        }
+        Ok(upload)
+    }
+
+    /// Waits until no more than `most` uploads are ending.
+    async fn await_ends(&mut self, most: usize) {
+        while self.ending.len() > most {
+            match self.ending.join_next().await {
+                Some(Ok((number, Ok(published)))) => {
+                    debug_assert!(published.size == self.files[number].2, "all of it was sent");
+                    (self.contents, self.bytes) = (self.contents + 1, self.bytes + published.size);
+                }
+                Some(Ok((number, Err(error)))) => self.failed(number, error.into()),
+                Some(Err(panicked)) => self.failures.add(panicked),
+                None => {}
+            }
+        }
+    }
+
+    fn failed(&mut self, number: usize, error: anyhow::Error) {
+        let (path, name, _) = &self.files[number];
+        let is_of_disk =
+            error.downcast_ref().is_some_and(|error: &StoreError| error.is_silence() || error.is_read_only());
+        let error = error.context(format!("cannot import {} as `{name}`", path.display()));
+        if is_of_disk && !std::mem::replace(&mut self.is_over, true) {
+            self.failures.add_first(format_args!("{error:#}; no other was tried after it"));
+        } else {
+            self.failures.add(format_args!("{error:#}"));
+        }
+    }
+
+    /// Makes a folder, and those it lies in.
+    async fn make_folders(&self, folder: &str) -> anyhow::Result<()> {
+        let mut path = ContentPath::root();
+        for name in folder.split('/') {
+            path = path.child(name)?;
+            let is_there = self.store.lookup(&path).await.is_ok_and(|entry| entry.kind == NameKind::Directory);
+            if !is_there {
+                self.store.make_folder(&path).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Prints a warning about files for which the volume's units are too large.
 fn warn(files: &[(PathBuf, String, u64)], unit_bytes: u64, free_bytes: u64) {
     let lengths: Vec<u64> = files.iter().map(|(_, _, length)| *length).collect();
@@ -221,82 +312,6 @@ fn units_warning(lengths: &[u64], unit_bytes: u64, free_bytes: u64) -> Option<St
         ByteCount(taken),
         advice.unwrap_or_default()
     ))
-}
-
-fn import(
-    path: &Path,
-    name: &str,
-    length: u64,
-    volume: &mut Volume,
-    disks: &VolumeDisks,
-    read: &mut dyn FnMut(u64),
-) -> Result<(), Obstacle> {
-    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.modified()?, file)));
-    let (modified, mut file) = opened.map_err(file_obstacle)?;
-    let modified = nanoseconds(modified);
-    let mut draft = volume.begin(name, Some(length)).map_err(file_obstacle)?;
-    let written = write_all(&mut file, length, modified, volume, &mut draft, disks, read);
-    if let Err(error) = written {
-        volume.abandon(draft);
-        return Err(error);
-    }
-    volume.publish(draft, modified).map(drop).map_err(file_obstacle)
-}
-
-fn file_obstacle(error: impl Into<anyhow::Error>) -> Obstacle {
-    Obstacle::File(error.into())
-}
-
-fn disk_obstacle(error: VolumeDiskError) -> Obstacle {
-    Obstacle::Disk(error.into())
-}
-
-fn nanoseconds(time: SystemTime) -> u64 {
-    u64::try_from(time.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos()).unwrap_or(0)
-}
-
-fn write_all(
-    file: &mut File,
-    length: u64,
-    modified: u64,
-    volume: &mut Volume,
-    draft: &mut Draft,
-    disks: &VolumeDisks,
-    read: &mut dyn FnMut(u64),
-) -> Result<(), Obstacle> {
-    let mut piece = vec![0; PIECE_BYTES];
-    let mut left = length;
-    while left > 0 {
-        let count = room(volume, draft, disks)?.min(left);
-        let count = usize::try_from(count).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        file.read_exact(&mut piece[..count]).map_err(file_obstacle)?;
-        write_piece(&piece[..count], volume, draft, disks)?;
-        left -= count as u64;
-        read(count as u64);
-    }
-    let tail = draft.tail();
-    let mut rest = &tail[..];
-    while !rest.is_empty() {
-        let count = usize::try_from(room(volume, draft, disks)?).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-        let (now, later) = rest.split_at(count.min(rest.len()));
-        write_piece(now, volume, draft, disks)?;
-        rest = later;
-    }
-    draft.end(volume.members(), modified).iter().try_for_each(|header| disks.write(header)).map_err(disk_obstacle)
-}
-
-/// Bytes of a content that fit before the next header.
-fn room(volume: &mut Volume, draft: &mut Draft, disks: &VolumeDisks) -> Result<u64, Obstacle> {
-    let (headers, room) = volume.room(draft).map_err(file_obstacle)?;
-    headers.iter().try_for_each(|header| disks.write(header)).map_err(disk_obstacle)?;
-    Ok(room)
-}
-
-fn write_piece(bytes: &[u8], volume: &Volume, draft: &mut Draft, disks: &VolumeDisks) -> Result<(), Obstacle> {
-    let mut padded = bytes.to_vec();
-    padded.resize(bytes.len().next_multiple_of(index(BLOCK_BYTES)), 0);
-    let mut places = draft.add(volume.members(), bytes).into_iter();
-    places.try_for_each(|(member, at)| disks.write_at(member, at, &padded)).map_err(disk_obstacle)
 }
 
 #[cfg(test)]
