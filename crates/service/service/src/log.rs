@@ -177,11 +177,12 @@ impl LineBatch {
 /// Writes lines as they come, in batches of the waiting ones.
 fn write_lines(waiting: &Receiver<Message>, next: &Mutex<Option<LogWriter>>, mut writer: LogWriter, lost: &AtomicU64) {
     while let Ok(first) = waiting.recv() {
-        if let Some(other) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            writer = other;
-        }
         let (mut batch, mut told) = (LineBatch::default(), Vec::new());
         for message in std::iter::once(first).chain(waiting.try_iter()) {
+            if let Some(other) = next.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                batch.write(&mut writer, lost);
+                writer = other;
+            }
             match message {
                 Message::Line(line) => {
                     batch.text.push_str(&line);
@@ -218,6 +219,34 @@ mod tests {
         (0..3).for_each(|_| log.line("a line".to_owned()));
         log.wait_written(Duration::from_secs(60));
         assert_eq!(log.dropped(), 3);
+    }
+
+    #[test]
+    fn lines_after_a_change_of_the_writer_go_to_the_new_one() {
+        /// Sends its bytes, and then holds the thread until the other end of `go` is gone.
+        struct Held(SyncSender<Vec<u8>>, Receiver<()>);
+        impl Write for Held {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                let _ = (self.0.send(bytes.to_vec()), self.1.recv());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let held = || {
+            let ((bytes, written), (go, going)) = (sync_channel(1), sync_channel(0));
+            (Box::new(Held(bytes, going)), written, go)
+        };
+        let ((old, to_old, go), (new, to_new, _)) = (held(), held());
+        let log = Log::start("test", Some(old)).expect("a thread");
+        log.line("o".repeat(BATCH_BYTES));
+        // The thread is amid the messages that it took from the queue at once.
+        assert!(to_old.recv().expect("a line").starts_with(b"oo"));
+        log.reopen(Some(new));
+        log.line("newer".to_owned());
+        drop((log, go));
+        assert_eq!(to_new.recv().expect("the line, not the end of the log"), b"newer\n");
     }
 
     #[test]
