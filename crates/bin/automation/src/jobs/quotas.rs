@@ -31,8 +31,11 @@ pub(crate) async fn look_after(service: Weak<MediaService>) {
     let (_stop_sender, stop) = watch::channel(false);
     // The last message on each folder: the same one is not repeated each minute.
     let mut said: HashMap<String, String> = HashMap::new();
-    while let Some(here) = service.upgrade() {
-        let (quotas, began) = (Arc::clone(&here.quotas), Instant::now());
+    while let Some(quotas) = service.upgrade().map(|here| Arc::clone(&here.quotas)) {
+        // Both mean the same: it is time to look. New quotas are wanted at once, also those of the start.
+        let _ = tokio::time::timeout(PERIOD, quotas.wanted()).await;
+        let Some(here) = service.upgrade() else { return };
+        let began = Instant::now();
         for quota in quotas.all() {
             let folder = quota.config.folder.joined();
             let problem = match count(&here, &folder, &quota, &stop).await {
@@ -46,8 +49,6 @@ pub(crate) async fn look_after(service: Weak<MediaService>) {
         }
         drop(here);
         tokio::time::sleep(began.elapsed() * PAUSE_TIMES).await;
-        // Both mean the same: it is time to look.
-        let _ = tokio::time::timeout(PERIOD, quotas.wanted()).await;
     }
 }
 
