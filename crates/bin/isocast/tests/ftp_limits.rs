@@ -47,8 +47,10 @@ fn accounts_have_their_rights_by_folder() {
         (331, 530, 331, 530)
     );
     assert_eq!(ftp.ask("NOOP").0, 0, "closed after three");
-    let events = fs::read_to_string(folder.path().join("events.jsonl")).expect("events");
-    assert!(events.contains("\"event\":\"access_refused\"") && events.contains("\"method\":\"STOR\""), "{events}");
+    server.wait_for("the event", |_| {
+        let events = fs::read_to_string(folder.path().join("events.jsonl")).expect("events");
+        events.lines().any(|line| line.contains("\"event\":\"access_refused\"") && line.contains("\"method\":\"STOR\""))
+    });
 }
 
 #[test]
@@ -88,8 +90,10 @@ fn a_full_quota_is_552_and_leaves_nothing() {
     let mut ftp = Ftp::anonymous(&server);
     let (code, text) = ftp.store("STOR kept/b", &pattern(2 << 20));
     assert!(code == 552 && text.contains("the quota of `kept`"), "{text}");
-    assert_eq!(fs::read_dir(server.root.join("kept")).expect("a folder").count(), 1);
     assert_eq!(ftp.ask("NOOP").0, 200);
+    server.wait_for("the removal of what came of it", |server| {
+        fs::read_dir(server.root.join("kept")).expect("a folder").count() == 1
+    });
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use crate::common::client::pattern;
 use crate::common::server::{Server, Setup};
@@ -124,11 +125,12 @@ fn pictures(file: &Path) -> (usize, bool) {
 fn cut_from_ffmpeg(ending: &str, format: &[&str]) {
     let server = Server::start();
     let mut command = Command::new("ffmpeg");
-    let picture = "testsrc=size=320x180:rate=25:duration=5";
+    let picture = "testsrc=size=320x180:rate=25:duration=7";
     command.args(["-v", "error", "-nostdin", "-re", "-f", "lavfi", "-i", picture]);
-    command.args(["-f", "lavfi", "-i", "sine=duration=5", "-c:v", "mpeg4", "-g", "10", "-c:a", "mp2"]);
+    command.args(["-f", "lavfi", "-i", "sine=duration=7", "-c:v", "mpeg4", "-g", "10", "-c:a", "mp2"]);
     command.args(format).args(["-method", "PUT", "-chunked_post", "1"]);
     command.arg(format!("http://{}/media/cam/%H-%M-%S.{ending}?rate=8M&every=2s", server.address));
+    let begun = Instant::now();
     let output = match command.output() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return crate::common::skip::skipped("there is no ffmpeg");
@@ -138,10 +140,12 @@ fn cut_from_ffmpeg(ending: &str, format: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     server.wait_for("its end", |server| server.metric("isocast_uploads") == 0.0);
     let files = below(&server.root.join("cam"));
-    assert!((3..=4).contains(&files.len()), "{files:?}");
+    // Cut each two seconds of the clock: on a busy machine the picture comes late, and all of it takes longer.
+    let most = usize::try_from(begun.elapsed().as_secs() / 2).expect("few") + 2;
+    assert!((3..=most).contains(&files.len()), "{files:?}");
     let found: Vec<(usize, bool)> = files.iter().map(|file| pictures(file)).collect();
     assert!(found.iter().all(|(_, is_key)| *is_key), "{found:?}");
-    assert_eq!(found.iter().map(|(count, _)| count).sum::<usize>(), 125, "all pictures of five seconds: {found:?}");
+    assert_eq!(found.iter().map(|(count, _)| count).sum::<usize>(), 175, "all pictures of seven seconds: {found:?}");
     // One fragment alone does not state its duration.
     for (file, _) in files.iter().zip(&found).filter(|(_, (count, _))| *count > 20) {
         let target = format!("/media/{}", file.strip_prefix(&server.root).expect("below").display());

@@ -101,7 +101,7 @@ fn the_room_of_a_reservation_is_kept_from_newcomers_and_over_a_restart() {
     assert_eq!(call(&server, "DELETE /api/v1/reservations/2", BOB, "").status, 404, "ada's");
     assert_eq!(call(&server, &format!("DELETE /api/v1/reservations/{id}"), BOB, "").status, 204);
     server.wait_for("its room", |server| read(server, "rate=60M").0 == 200);
-    let events = server.stderr_text();
+    let (_, events) = server.stop();
     assert!(events.contains("\"event\":\"reservation_kept\"") && !events.contains(&session), "{events}");
 }
 
@@ -117,10 +117,14 @@ fn a_reservation_that_comes_near_on_a_full_server_gets_the_next_room() {
             client
         })
         .collect();
-    // An hour before its beginning, less five seconds: it is near in five seconds.
-    let from = now() + 3600 + 5;
-    let made = reserve(&server, BOB, "films/film.ts", 20_000_000, (from, from + 60));
-    assert_eq!((made.status, &made.json()["state"]), (201, &"planned".into()), "{}", made.text());
+    // It is near an hour before its beginning: in five seconds, or later where a login alone takes as long.
+    let planned = [5, 20, 80].into_iter().find_map(|seconds| {
+        let from = now() + 3600 + seconds;
+        let made = reserve(&server, BOB, "films/film.ts", 20_000_000, (from, from + 60));
+        assert!(made.status == 201 || made.status == 503, "{}", made.text());
+        (made.status == 201).then(|| made.json())
+    });
+    assert_eq!(planned.expect("it is not near yet")["state"], "planned");
     server.wait_for("its turn", |server| list(server, BOB)[0]["state"] == "waiting");
     assert_eq!(list(&server, BOB)[0]["short"], "network lo");
     drop(viewers.pop());

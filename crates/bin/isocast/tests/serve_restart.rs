@@ -1,13 +1,13 @@
 //! A disk that is mounted at a served folder while the server runs is served, without a restart by hand.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::PATIENCE;
 use crate::common::client::{Client, pattern};
 use crate::common::skip::skipped;
+use crate::common::{PATIENCE, free_address};
 
 /// A server in a mount namespace of its own, which ends with this.
 struct Confined(Child);
@@ -52,7 +52,7 @@ fn a_disk_that_is_mounted_later_is_served_once_nothing_runs() {
     fs::create_dir(&root).expect("made");
     fs::write(root.join("below.ts"), pattern(4_000_000)).expect("written");
     // It is to be the same address when it starts again.
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let address = free_address();
     let mut command = Command::new("unshare");
     command.args(["--mount", env!("CARGO_BIN_EXE_isocast"), "serve", "--set", "plane.memory=64MiB", "--listen"]);
     command.arg(address.to_string()).arg("--state").arg(&state).arg("--root").arg(&root);
@@ -85,7 +85,7 @@ fn a_disk_that_is_measured_anew_is_taken_up_without_a_new_start() {
     let config = folder.path().join("isocast.toml");
     let job = "[[job]]\nname = \"measure\"\nkind = \"measure\"\nschedule = \"@yearly\"\n";
     fs::write(&config, format!("access.local_writes = true\nplane.memory = \"64MiB\"\n{job}")).expect("written");
-    let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+    let address = free_address();
     let mut command = Command::new("unshare");
     let serve = format!("{mount} && head -c 64000000 /dev/zero >\"$1/a.ts\" && shift 1 && exec \"$@\"");
     command.args(["--mount", "sh", "-ec", &serve]).args([&image, &root]);

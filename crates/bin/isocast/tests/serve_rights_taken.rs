@@ -6,6 +6,7 @@ use crate::common::client::{Client, pattern};
 use crate::common::server::Server;
 use crate::serve_accounts::{ada_bob_and_eve, isocast};
 
+const ADA: &str = "Authorization: Basic YWRhOnA=\r\n";
 const BOB: &str = "Authorization: Basic Ym9iOnA=\r\n";
 const EVE: &str = "Authorization: Basic ZXZlOnA=\r\n";
 
@@ -34,7 +35,6 @@ fn streams_end_when_their_account_right_token_or_link_is_taken_back() {
     let state = folder.path().join("state");
     let token = isocast(&state, &["token", "add", "bob", "--rights", "read", "--folder", "films"], "");
     let bearer = format!("Authorization: Bearer {token}\r\n");
-    let ada = "Authorization: Basic YWRhOnA=\r\n";
     isocast(&state, &["user", "grant", "eve", "share"], "");
     let link = isocast(&state, &["share", "films/link.ts", "--url", "http://h"], "");
     let made = server.ask(&format!(
@@ -51,7 +51,7 @@ fn streams_end_when_their_account_right_token_or_link_is_taken_back() {
         ("made.ts", "link:2", play(&server, &made, "")),
         ("account.ts", "eve", play(&server, "account.ts", EVE)),
     ];
-    let _kept = play(&server, "ada.ts", ada);
+    let _kept = play(&server, "ada.ts", ADA);
     let taken_back: [&[&str]; 5] = [
         &["user", "revoke", "bob", "read", "films"],
         &["token", "revoke", "1"],
@@ -78,7 +78,9 @@ fn an_upload_ends_when_its_right_is_taken_back() {
     let mut client = server.connect();
     client.send(format!("PUT /media/films/new.ts HTTP/1.1\r\nHost: localhost\r\n{BOB}Content-Length: 2000000\r\n\r\n"));
     client.send(pattern(1_000_000));
-    server.wait_stderr_line("\"event\":\"login\"");
+    // It has begun, by a right that there was.
+    let metrics = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\n{ADA}\r\n");
+    server.wait_for("the upload", |server| server.ask(&metrics).text().contains("\nisocast_uploads 1\n"));
     isocast(&state, &["user", "revoke", "bob", "write", "films"], "");
     client.send(pattern(1_000_000));
     let answer = client.answer(true);

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use crate::common::PATIENCE;
 use crate::common::client::{Client, pattern};
 use crate::common::server::{Server, Setup};
+use crate::common::{PATIENCE, free_address};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Error output of a server that cannot start, under a shell's `limits`.
@@ -160,7 +160,7 @@ struct Begun(Child, SocketAddr);
 
 impl Begun {
     fn new(folder: &Path) -> Self {
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|port| port.local_addr()).expect("a port");
+        let address = free_address();
         let root = folder.join("root");
         fs::create_dir_all(&root).expect("a root");
         let events = format!("log.events={}", folder.join("events.jsonl").display());

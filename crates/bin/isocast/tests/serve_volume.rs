@@ -9,8 +9,8 @@ use crate::common::http::{Client, exchange, fetch};
 use crate::common::server::Server;
 use crate::common::until;
 use crate::common::volume::{
-    DISK_BYTES, disks, event, films, gives_all, joined, pattern, put, run_volume_command, volume, volume_after_fill,
-    volume_after_upkeep,
+    DISK_BYTES, disks, event, films, gives_all, joined, pattern, put, run_volume_command, upkeep_ended, volume,
+    volume_after_fill, volume_after_upkeep,
 };
 
 fn serves(layout: &str, count: usize) {
@@ -167,8 +167,8 @@ fn a_new_disk_is_filled_during_streams() {
     let looked_after = volume_after_fill(&server);
     assert_eq!(looked_after["disks"][1]["state"], "active", "{looked_after}");
     assert_eq!(looked_after["disks"][1]["wrong_copies"], 0, "a copy that a new disk lacks is no wrong one");
-    let ended = event(&server, "upkeep_ended").expect("it is told");
-    assert!(ended["upkeep"] == "fill" && ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
+    let ended = upkeep_ended(&server, "fill");
+    assert!(ended["copies_lost"] == 0 && ended["error"].is_null(), "{ended}");
     server.stop();
     // The other disk dies: the new one has everything.
     let mut scrub = Command::new(crate::common::program());
@@ -205,7 +205,7 @@ fn wrong_bytes_are_mended_during_streams() {
     gives_all(&server, &films, "while it is scrubbed");
     volume_after_upkeep(&server);
     assert!(!says_unscrubbed());
-    let ended = event(&server, "upkeep_ended").expect("it is told");
+    let ended = upkeep_ended(&server, "scrub");
     assert!(
         ended["copies_written"].as_u64().is_some_and(|written| written > 0) && ended["copies_lost"] == 0,
         "{ended}"
@@ -250,8 +250,8 @@ fn a_wrong_copy_found_by_a_stream_is_mended() {
             let mended = said.lines().filter(|line| line.contains("copy_mended") && line.contains(name.as_str()));
             if mended.count() == parts { Ok(()) } else { Err(said) }
         });
-        assert!(event(&server, "copy_lost").is_none() && event(&server, "copy_unwritten").is_none());
-        server.stop();
+        let (_, said) = server.stop();
+        assert!(!said.contains("copy_lost") && !said.contains("copy_unwritten"), "{said}");
     }
     let mut scrub = Command::new(crate::common::program());
     let output = scrub.args(["volume", "scrub", "--no-repair", "--json", &named]).output().expect("the program runs");

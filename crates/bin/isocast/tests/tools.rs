@@ -2,14 +2,14 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::PATIENCE;
 use crate::common::client::{Answer, Client, pattern};
 use crate::common::server::{Server, Setup};
 use crate::common::skip::skipped;
+use crate::common::{PATIENCE, free_address};
 use tempfile::TempDir;
 
 /// Debian has them where only root looks.
@@ -35,7 +35,7 @@ impl Proxy {
     fn before(server: &Server, more: &str) -> Option<Self> {
         let mut nginx = tool("nginx")?;
         let folder = tempfile::tempdir().expect("a folder");
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
+        let address = free_address();
         let place = folder.path().display();
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
             .map(|kind| format!("{kind}_temp_path {place}/{kind};"))

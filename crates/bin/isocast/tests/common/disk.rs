@@ -207,20 +207,34 @@ impl Disk {
 
     /// Mounts, loop devices, files and the daemon are gone.
     pub fn assert_nothing_left(&self, daemon: &str) {
-        let mounts = fs::read_to_string("/proc/mounts").expect("/proc/mounts");
-        assert!(!mounts.contains(&self.name), "{mounts}");
-        for entry in fs::read_dir("/sys/block").expect("/sys/block").flatten() {
-            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
-            assert!(!backing.contains(&self.name), "{:?} is over {backing}", entry.file_name());
-        }
-        assert!(!self.home().exists());
-        assert!(!Path::new("/dev/shm/isocast-lab").join(format!("{}.img", self.name)).exists());
-        self.assert_daemon_gone(daemon);
+        assert_eq!(self.left(daemon), Ok(()));
     }
 
     pub fn assert_daemon_gone(&self, daemon: &str) {
-        let command = fs::read_to_string(format!("/proc/{daemon}/cmdline")).unwrap_or_default();
-        assert!(!command.contains(&self.name), "the daemon still runs");
+        assert!(!self.has_daemon(daemon), "the daemon still runs");
+    }
+
+    /// The first thing that is left of it.
+    pub fn left(&self, daemon: &str) -> Result<(), String> {
+        let mounts = fs::read_to_string("/proc/mounts").expect("/proc/mounts");
+        if mounts.contains(&self.name) {
+            return Err(mounts);
+        }
+        for entry in fs::read_dir("/sys/block").expect("/sys/block").flatten() {
+            let backing = fs::read_to_string(entry.path().join("loop/backing_file")).unwrap_or_default();
+            if backing.contains(&self.name) {
+                return Err(format!("{:?} is over {backing}", entry.file_name()));
+            }
+        }
+        let image = Path::new("/dev/shm/isocast-lab").join(format!("{}.img", self.name));
+        if let Some(path) = [self.home(), image].iter().find(|path| path.exists()) {
+            return Err(path.display().to_string());
+        }
+        if self.has_daemon(daemon) { Err("the daemon still runs".to_owned()) } else { Ok(()) }
+    }
+
+    fn has_daemon(&self, daemon: &str) -> bool {
+        fs::read_to_string(format!("/proc/{daemon}/cmdline")).is_ok_and(|command| command.contains(&self.name))
     }
 }
 

@@ -12,6 +12,7 @@ pub mod skip;
 pub mod small;
 pub mod volume;
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,11 @@ pub fn program_and_others() -> PathBuf {
         );
     }
     program
+}
+
+/// An address of this machine with a port that is free, and stays so until the test takes it: servers of other tests listen at 127.0.0.1.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.77:0").and_then(|port| port.local_addr()).expect("a port")
 }
 
 /// Repeats `look` until it finds something: for changes by the kernel or another process, which send no notice.

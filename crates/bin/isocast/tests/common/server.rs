@@ -278,11 +278,14 @@ impl Server {
         client.answer(true)
     }
 
-    /// A sample of `/metrics`, labels included in the name.
+    /// The samples of `/metrics`, all of one moment.
+    pub fn metrics(&self) -> Metrics {
+        Metrics(self.get("/metrics").text())
+    }
+
+    /// One of them.
     pub fn metric(&self, name: &str) -> f64 {
-        let page = self.get("/metrics").text();
-        let value = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        value.unwrap_or_else(|| panic!("no {name} in {page}")).parse().expect("a number")
+        self.metrics().value(name)
     }
 
     /// Bytes that have gone to or come from disks in best-effort time.
@@ -373,6 +376,17 @@ impl Server {
             assert!(Instant::now() < deadline, "waited in vain for: {what}; it said {}", self.stderr_text());
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
+    }
+}
+
+/// A page of `/metrics`.
+pub struct Metrics(String);
+
+impl Metrics {
+    /// A sample, labels included in the name.
+    pub fn value(&self, name: &str) -> f64 {
+        let value = self.0.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        value.unwrap_or_else(|| panic!("no {name} in {}", self.0)).parse().expect("a number")
     }
 }
 

@@ -48,18 +48,10 @@ pub fn volume(arguments: &[&str], disks: &[PathBuf]) {
 
 /// The entry of the one volume in `/api/v1/volumes`, once no upkeep is under way any more.
 pub fn volume_after_upkeep(server: &Server) -> serde_json::Value {
-    for _ in 0..600 {
-        let (_, volumes) = fetch(server.address, "GET", "/api/v1/volumes").expect("an answer");
-        let volumes: serde_json::Value = serde_json::from_slice(&volumes).expect("JSON");
-        if volumes[0]["upkeep"].is_null() {
-            return volumes[0].clone();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    panic!(
-        "it goes on: {}",
-        String::from_utf8_lossy(&fetch(server.address, "GET", "/api/v1/volumes").expect("an answer").1)
-    );
+    until("the end of an upkeep", || {
+        let volume = server.json("/api/v1/volumes")[0].clone();
+        if volume["upkeep"].is_null() { Ok(volume) } else { Err(volume.to_string()) }
+    })
 }
 
 /// The same, once an upkeep has ended: a server begins its own upkeep only after its start.
@@ -90,6 +82,13 @@ pub fn event(server: &Server, event: &str) -> Option<serde_json::Value> {
     let (_, events) = fetch(server.address, "GET", "/api/v1/events").expect("an answer");
     let events: Vec<serde_json::Value> = serde_json::from_slice(&events).expect("JSON");
     events.into_iter().rfind(|one| one["event"] == event)
+}
+
+/// The last event of the end of an upkeep of this kind. An idle volume may have ended one of another kind since.
+pub fn upkeep_ended(server: &Server, kind: &str) -> serde_json::Value {
+    let events = server.json("/api/v1/events");
+    let mut events = events.as_array().expect("a list").iter();
+    events.rfind(|one| one["event"] == "upkeep_ended" && one["upkeep"] == kind).expect("it is told").clone()
 }
 
 /// Runs an `isocast volume` command on the volume that a server has open. Returns its exit code and all its output.

@@ -133,12 +133,6 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams() {
         });
         left
     });
-    let said = server.stderr_text();
-    for event in ["\"disk_slower\"", "\"disk_overloaded\""] {
-        assert!(said.contains(event), "{event} in {said}");
-    }
-    let reasons = said.lines().filter(|line| line.contains("stream_ended") && line.contains("DiskOverloaded")).count();
-    assert!(reasons > 0 && running > 0);
     until("a stream again", || {
         let asked = Client::to(address).try_ask("GET", &format!("/media/film-{:04}.bin?rate={RATE}", FILMS - 1));
         let status = asked.expect("an answer").status;
@@ -146,5 +140,10 @@ fn a_full_disk_that_becomes_too_slow_ends_its_youngest_streams() {
     });
     let (status, said) = server.stop();
     assert!(status.success() && !said.contains("panicked"), "{said}");
+    for event in ["\"disk_slower\"", "\"disk_overloaded\""] {
+        assert!(said.contains(event), "{event} in {said}");
+    }
+    let reasons = said.lines().filter(|line| line.contains("stream_ended") && line.contains("DiskOverloaded")).count();
+    assert!(reasons > 0 && running > 0);
     disk.end();
 }
