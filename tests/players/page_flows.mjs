@@ -312,11 +312,12 @@ for (const [kind, language, size] of VARIANTS) describe(`${kind}, ${language}, $
   });
 
   test("a link opens a content in a browser without a log-in, and not once it has ended", async () => {
-    const share = await server.fetch("api/v1/shares", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ path: "films/film.mp4", expires_seconds: 4 }) });
-    const { address } = await share.json();
     const context = await browser.createBrowserContext();
     try {
+      // A busy machine takes seconds for a browser's page: the link begins when that is there.
       const other = await context.newPage();
+      const share = await server.fetch("api/v1/shares", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ path: "films/film.mp4", expires_seconds: 10 }) });
+      const { address } = await share.json();
       // WebDriver reports no end of a navigation that Firefox turns into a player.
       void other.goto(server.address + address).catch(() => {});
       await until("the picture", () => other.evaluate(() => document.querySelector("video")?.currentTime > 0.2).catch(() => false));
