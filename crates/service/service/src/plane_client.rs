@@ -138,6 +138,8 @@ impl PlaneClient {
         };
         let sender = lock(&self.waiting).get(&stream).cloned();
         let unclaimed = match sender {
+            // The reader looks at its outlet for each of the unread ones; the report of the end keeps its room.
+            Some(sender) if matches!(report, Report::Posted { .. }) && sender.capacity() < REPORTS_MAX - 2 => return,
             Some(sender) => sender.try_send(report).err().map(|error| match error {
                 mpsc::error::TrySendError::Full(report) | mpsc::error::TrySendError::Closed(report) => report,
             }),
@@ -172,5 +174,35 @@ impl Drop for PendingStream {
         while let Ok(report) = self.reports.try_recv() {
             self.plane.abandoned(&report);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dataplane::control::{Refusal, Resource};
+    use units::BitRate;
+
+    use super::*;
+
+    struct NoPlane;
+
+    impl PlaneQueue for NoPlane {
+        fn send(&self, _: Command) -> Result<(), Command> {
+            Ok(())
+        }
+    }
+
+    /// Regression: a slow reader of an outlet takes a part of each send, and reads none of the reports of these.
+    #[test]
+    fn sends_whose_reports_are_not_read_leave_room_for_the_end() {
+        let client = Arc::new(PlaneClient::new(Arc::new(NoPlane)));
+        let mut pending = client.number().expect("there is room");
+        let stream = pending.stream;
+        (0..10).for_each(|_| client.on_report(Report::Posted { stream }));
+        let refusal = Refusal { resource: Resource::Draining, grantable: BitRate(0) };
+        client.on_report(Report::ReserveRefused { stream, refusal });
+        let reports: Vec<Report> = std::iter::from_fn(|| pending.reports.try_recv().ok()).collect();
+        assert_eq!(reports.len(), REPORTS_MAX);
+        assert!(matches!(reports.last(), Some(Report::ReserveRefused { .. })), "the last one is lost");
     }
 }
