@@ -13,9 +13,12 @@ use crate::serve_accounts::isocast;
 const ADA: &str = "Authorization: Basic YWRhOnNlY3JldA==\r\n";
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldA==\r\n";
 
-/// A server of this folder with a link of 100 Mbit/s.
+/// A server of this folder with a link of 100 Mbit/s, on which viewers that read nothing stay.
 fn start(folder: &Path) -> Server {
-    Setup::on(&[&folder.join("root")], &folder.join("state"), &[]).set("links.lo=100M").start()
+    Setup::on(&[&folder.join("root")], &folder.join("state"), &[])
+        .set("links.lo=100M")
+        .set("streams.stall=600s")
+        .start()
 }
 
 /// The same with a film, and the users ada, who administers it, and bob.
