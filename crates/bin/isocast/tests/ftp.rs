@@ -159,7 +159,7 @@ fn contents_are_stored_listed_and_read() {
     assert_eq!((ftp.ask("RNFR film é.ts").0, ftp.ask("RNTO ../other").0), (350, 250));
     assert_eq!(ftp.ask("RNTO x").0, 503, "RNFR comes first");
     assert_eq!((ftp.ask("DELE new").0, ftp.ask("CDUP").0, ftp.ask("RMD a b").0), (250, 250, 250));
-    assert_eq!(ftp.ask("PWD").1, "257 \"/\" is the folder\r\n");
+    assert_eq!(ftp.ask("PWD").1, "257 \"/\" is the current folder\r\n");
     assert_eq!(server.names(), ["other"]);
     assert_eq!(ftp.ask("QUIT").0, 221);
 }
@@ -243,7 +243,7 @@ fn commands_come_in_any_pieces_and_paths_lead_nowhere_above_the_root() {
         ftp.send(&[*byte]);
     }
     assert_eq!([ftp.reply().0, ftp.reply().0, ftp.reply().0], [331, 230, 250]);
-    assert_eq!(ftp.reply().1, "257 \"/\" is the folder\r\n");
+    assert_eq!(ftp.reply().1, "257 \"/\" is the current folder\r\n");
     for path in ["../outside", "/../outside", "..//../outside", "./.././outside"] {
         assert_eq!(ftp.ask(&format!("SIZE {path}")).0, 550, "{path}");
     }

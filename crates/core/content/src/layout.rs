@@ -155,7 +155,7 @@ impl ContentLayout {
         Self { files, copies, disks: disks.into_boxed_slice(), combinations, spread }
     }
 
-    /// This layout in a store that spreads contents over these disks.
+    /// This layout in a store that spreads contents over these disks, one after the other.
     #[must_use]
     pub fn spread_over(self, spread: Box<[DiskId]>) -> Self {
         Self { spread, ..self }

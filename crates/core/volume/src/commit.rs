@@ -43,8 +43,8 @@ impl Volume {
     /// were flushed may be missing.
     ///
     /// # Errors
-    /// Some contents of the disk have no copy on another readable disk, and either the disk is missing or a start would not
-    /// find the journal on another disk: the volume accepts no more changes, and reads continue.
+    /// The other readable disks do not keep everything, and the volume has several copies, or the disk is missing, or no other
+    /// journal disk has the durable state, or the volume accepts no changes already: it accepts no more, and reads continue.
     pub fn take_out(&mut self, member: MemberId) -> Result<[Vec<DiskWrite>; 2], VolumeError> {
         self.changes.give_up_commit();
         if !self.keeps_all_without(member) {
@@ -60,8 +60,8 @@ impl Volume {
         Ok(self.set_member(member, MemberState::Out))
     }
 
-    /// True if other readable disks have a copy of everything on this disk, including the journal and contents whose removal is
-    /// not durable yet.
+    /// True if other readable disks have the journal and a copy of every content of the volume, including contents whose removal
+    /// is not durable yet; false with one copy.
     #[must_use]
     pub fn keeps_all_without(&self, member: MemberId) -> bool {
         let stays = |other: MemberId| other != member && self.is_readable(other);

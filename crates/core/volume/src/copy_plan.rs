@@ -13,7 +13,8 @@ use crate::space::FreeSpace;
 /// The purpose of an upkeep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Upkeep {
-    /// A new disk gets the copies of the disk it replaces, and a second copy of each part that has only one.
+    /// A disk that was put in, or came back, gets the copies it lacks; those it has are verified, and each part with one copy gets a
+    /// second.
     Fill(MemberId),
     /// Copies move from a leaving disk to the others.
     Drain(MemberId),

@@ -232,7 +232,7 @@ async fn take(
             }
             // TLS that ends without its own end (RFC 8446 §6.1) is an error here, too.
             Ok(Err(_)) => broken_off(),
-            Err(_) => FtpReply::new(426, "nothing came for too long"),
+            Err(_) => FtpReply::new(426, "the data connection was idle for too long"),
         };
         writer.give_up("the data connection broke off").await;
         return Err(reply);

@@ -40,7 +40,7 @@ pub fn recording_durable_min() -> Nanos {
 pub enum PlannedLayout {
     /// Each content on one disk, as in folders.
     Span,
-    /// Each content on all disks in turn, in units of a volume.
+    /// Each content on all disks in turn, in units of a volume, also if there is one disk only.
     Stripe,
     /// Each content in two copies: the first in the outer halves of all disks, the second in the inner halves.
     Mirror,

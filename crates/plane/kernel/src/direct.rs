@@ -97,7 +97,7 @@ fn cut<'a>(mut offset: u64, buffers: &[&'a [u8]], piece_bytes: u64) -> io::Resul
         let what = format!("a direct write must be aligned to {} bytes, and end below 2^63", limits::DIRECT_ALIGN);
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    // The kernel would shorten the write to the limit, and refuse the unaligned rest.
+    // The kernel would shorten the write to the limit, and refuse the shortened one as unaligned.
     if getrlimit(Resource::Fsize).current.is_some_and(|limit| offset.saturating_add(total) > limit) {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
     }

@@ -40,7 +40,7 @@ pub struct Disk {
     pub id: u16,
     /// Its name (`sda`).
     pub name: String,
-    /// The served folders on it, or the disk's own path if it belongs to a volume.
+    /// The served folders on it as the server's machine names them, or the disk's own path if it belongs to a volume.
     #[serde(default)]
     pub folders: Vec<String>,
     /// The model name that the drive reports.

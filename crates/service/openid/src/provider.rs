@@ -48,7 +48,7 @@ pub struct ProviderAnswer {
 
 /// The port to the outside: requests and random bits. Both calls may block.
 pub trait ProviderPort: Send + Sync {
-    /// Makes a request over TLS, only to a server that this machine trusts. The length of an answer is bounded.
+    /// Makes a request; over TLS, only to a server that this machine trusts. The length of an answer is bounded.
     ///
     /// # Errors
     /// The reason why there is no answer.

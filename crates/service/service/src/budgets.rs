@@ -146,7 +146,8 @@ pub struct BudgetLimits {
     pub streams: Option<u64>,
     /// Rate reserved at once, idle reservations included.
     pub reserved: Option<BitRate>,
-    /// Rate of idle reservations; those beyond it yield to other requests.
+    /// Rate of idle reservations; those beyond it yield to other requests. An address without this limit has the
+    /// greater of four reservations and a tenth of all.
     pub idle: Option<BitRate>,
     /// Rate of all bytes sent.
     pub download: Option<BitRate>,

@@ -24,7 +24,7 @@ pub enum StoreError {
     /// The folder to remove is not empty.
     #[error("the folder is not empty")]
     NotEmpty,
-    /// The caller requested a directory, or the path needs one, and the item is a content.
+    /// The caller requested a directory, or the path needs one, and the item is none.
     #[error("not a directory")]
     NotADirectory,
     /// A component of the path to store is the name of this content.

@@ -1,6 +1,6 @@
 //! The job `keep`: removes the oldest contents of a folder.
 //!
-//! Promise: only files in the folder and the folders below it are counted and removed, each once even if several names or links
+//! Promise: only files that lie in the folder itself or a folder below it, not the targets of links out of it, are counted and removed, each once even if several names or links
 //! lead to it. A file younger than `min_age` stays, and so does a content that changed since the job read its age. A failed
 //! removal does not stop the others. Every removal is in the event log. Folders stay, even empty ones. Not here: the protected
 //! files (`protected`).

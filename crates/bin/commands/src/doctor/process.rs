@@ -170,7 +170,7 @@ fn machine(list: &mut FindingList, host: &Examined) {
     let clock = host.read("/sys/devices/system/clocksource/clocksource0/current_clocksource").unwrap_or_default();
     if ["acpi_pm", "hpet", "jiffies", "refined-jiffies"].contains(&clock.as_str()) {
         list.advice("clock", "clocksource", format!("time is read from `{clock}`"))
-            .why("each reading of the clock takes about 1 µs instead of 25 ns, some thousand times a second")
+            .why("each reading of the clock is a system call of about 1 µs instead of 25 ns, some thousand times a second")
             .mend("echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource   (if the kernel allows it)");
     }
     if host.prints("timedatectl", &["show", "-p", "NTPSynchronized", "--value"]).as_deref().map(str::trim) == Some("no")

@@ -17,6 +17,7 @@ use super::{Stop, clock, joined};
 const UPLOADS: usize = 2;
 /// Longest time of an upload or a deletion.
 const ANSWER_MAX: Nanos = Nanos::from_secs(120);
+/// Longest time of reading one content.
 const READ_MAX: Nanos = Nanos::from_secs(1200);
 const PIECE_BYTES: usize = 256 << 10;
 const BLOCK_BYTES: u64 = 4096;

@@ -10,9 +10,9 @@ use units::Nanos;
 /// The clock of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SessionClock {
-    /// The session has only its first segment: its time counts from the segment's first byte.
+    /// No segment of the session is whole yet: its time counts from the first byte.
     Starts { lasts: Nanos },
-    /// The segment requested last is due at `due`; the one before it was whole later than due by `late`.
+    /// The segment requested last is due at `due`; `late` is its lateness once it is whole, zero before.
     Runs { due: Nanos, late: Nanos },
 }
 
