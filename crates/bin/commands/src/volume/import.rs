@@ -1,13 +1,14 @@
 //! `isocast volume import`: files into a volume.
 //!
-//! Promise: after a file that cannot be imported the next one follows; imported files stay, whatever fails later. Not here: writing to the
-//! disks, which is that of a server (crate `volumes`), by its API or in this process.
+//! Promise: after a file that cannot be imported the next one follows, unless a disk failed that holds the only copy; imported files stay,
+//! whatever fails later. Not here: writing to the disks, which is that of a server (crate `volumes`), by its API or in this process.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use client::SourceFile;
 use copy::{self, Endpoint, Failures, PASSED_OVER};
@@ -99,14 +100,15 @@ impl Import {
         Builder::new_current_thread().enable_time().build()?.block_on(importing.import(&folders));
         let Importing { progress, contents, bytes, failures, .. } = importing;
         drop(progress);
-        self.end(out, (contents, bytes, passed_over), &failures)?;
-        let disks = volume.served().info().disks;
-        match disks.iter().find_map(|disk| Some((disk.path.as_ref()?, disk.failure.as_ref()?))) {
-            Some((path, failure)) => {
-                bail!("the volume is without {} now ({failure}): `isocast volume replace` it", path.display())
-            }
-            None => Ok(()),
+        let ended = self.end(out, (contents, bytes, passed_over), &failures);
+        let disks = volume.served().info().disks.into_iter();
+        let lost: Vec<_> =
+            disks.filter_map(|disk| Some(format!("{} ({})", disk.path?.display(), disk.failure?))).collect();
+        if lost.is_empty() {
+            return ended;
         }
+        let failed = ended.err().map(|error| format!("{error:#}; ")).unwrap_or_default();
+        bail!("{failed}the volume is without {} now: replace it by `isocast volume replace`", lost.join(", "))
     }
 
     fn wanted(&self) -> ImportList {
@@ -188,9 +190,21 @@ impl Import {
 
 impl Importing<'_> {
     async fn import(&mut self, folders: &[String]) {
-        let total = self.files.iter().map(|(_, _, length)| length).sum();
-        for number in 0..self.files.len() {
-            match self.send(number, total).await {
+        let files = self.files;
+        let total = files.iter().map(|(_, _, length)| length).sum();
+        let mut names = HashSet::new();
+        for (number, (_, name, _)) in files.iter().enumerate() {
+            // Of two files with one name the later one becomes the content.
+            if !names.insert(name) {
+                self.await_ends(0).await;
+            }
+            let mut sent = self.send(number, total).await;
+            if sent.as_ref().is_err_and(is_full) && !self.ending.is_empty() {
+                // The units of a replaced content are free once the new one is durable.
+                self.await_ends(0).await;
+                sent = self.send(number, total).await;
+            }
+            match sent {
                 Ok(upload) => drop(self.ending.spawn(async move { (number, upload.finish().await) })),
                 Err(error) => self.failed(number, error),
             }
@@ -201,7 +215,7 @@ impl Importing<'_> {
             }
         }
         self.await_ends(0).await;
-        for folder in folders {
+        for folder in folders.iter().filter(|_| !self.is_over) {
             if let Err(error) = self.make_folders(folder).await {
                 self.failures.add(format_args!("cannot make the folder `{folder}`: {error:#}"));
             }
@@ -253,8 +267,11 @@ impl Importing<'_> {
 
     fn failed(&mut self, number: usize, error: anyhow::Error) {
         let (path, name, _) = &self.files[number];
-        let is_of_disk =
-            error.downcast_ref().is_some_and(|error: &StoreError| error.is_silence() || error.is_read_only());
+        let (is_of_disk, error) = match error.downcast_ref() {
+            Some(StoreError::VolumeReadOnly(away)) => (true, anyhow!("{away}: the volume takes no changes without it")),
+            Some(refused) => (refused.is_silence(), error),
+            None => (false, error),
+        };
         let error = error.context(format!("cannot import {} as `{name}`", path.display()));
         if is_of_disk && !std::mem::replace(&mut self.is_over, true) {
             self.failures.add_first(format_args!("{error:#}; no other was tried after it"));
@@ -275,6 +292,10 @@ impl Importing<'_> {
         }
         Ok(())
     }
+}
+
+fn is_full(error: &anyhow::Error) -> bool {
+    error.downcast_ref().is_some_and(StoreError::is_full)
 }
 
 /// Prints a warning about files for which the volume's units are too large.
