@@ -529,7 +529,6 @@ fn a_disk_of_a_mirror_that_is_out_is_an_alarm_until_it_is_filled_again() {
     disks[1].ctl("die");
     assert_eq!(put(server.address, "/media/meanwhile.bin", film), 201);
     wait_stderr_words(&server, &["volume_disk", "disk 1 of the volume is out"], 1);
-    disks[1].ctl("revive");
     assert!(ask("/ready").contains("is out: everything is read from the other copies"), "{}", ask("/ready"));
     let out = "isocast_volume_disk_state{volume=\"films\",disk=\"1\",state=\"out\"} 1";
     let metrics = ask("/metrics");
@@ -543,6 +542,7 @@ fn a_disk_of_a_mirror_that_is_out_is_an_alarm_until_it_is_filled_again() {
     assert!(run(doctor, &["doctor"]).contains("SERIOUS  films (volume_disk)"));
     let top = run(Command::new(crate::common::program()), &["top", "--once"]);
     assert!(top.lines().any(|line| line.starts_with("ALARM ") && line.contains("disk 1")), "{top}");
+    disks[1].ctl("revive");
     wait_stderr_words(&server, &["volume_disk", "\"state\":\"filling\""], 1);
     wait_stderr_words(&server, &["volume_disk", "has everything again"], 1);
     until("no alarm", || match alarms() {
