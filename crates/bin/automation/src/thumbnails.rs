@@ -97,14 +97,35 @@ impl Thumbnails {
             parts.iter().try_for_each(|(offset, bytes)| file.write_all_at(bytes, *offset))
         };
         tokio::task::spawn_blocking(write).await.map_err(io::Error::other)??;
-        let before = format!("-v error -y -threads 1 -protocol_whitelist file -format_whitelist {FORMATS} -i");
-        let behind = "-map 0:v:0 -frames:v 1 -vf thumbnail=50,scale=320:-2 -q:v 5 -f image2 -update 1";
         let (from, to) = (source.display().to_string(), picture.display().to_string());
-        let mut command = vec![ffmpeg.to_owned()];
-        command.extend(
-            before.split(' ').chain([from.as_str()]).chain(behind.split(' ')).chain([to.as_str()]).map(str::to_owned),
-        );
-        let ran = process::run(&command, &[], &[], tokio::time::sleep(TIME_MAX)).await;
+        let command = [
+            ffmpeg,
+            "-v",
+            "error",
+            "-y",
+            "-threads",
+            "1",
+            "-protocol_whitelist",
+            "file",
+            "-format_whitelist",
+            FORMATS,
+            "-i",
+            &from,
+            "-map",
+            "0:v:0",
+            "-frames:v",
+            "1",
+            "-vf",
+            "thumbnail=50,scale=320:-2",
+            "-q:v",
+            "5",
+            "-f",
+            "image2",
+            "-update",
+            "1",
+            &to,
+        ];
+        let ran = process::run(&command.map(str::to_owned), &[], &[], tokio::time::sleep(TIME_MAX)).await;
         let read = move || {
             let read = fs::read(&picture);
             let _ = (fs::remove_file(source), fs::remove_file(picture));

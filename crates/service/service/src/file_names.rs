@@ -94,7 +94,8 @@ impl RecordingFiles {
     /// # Errors
     /// The name is not valid for a content.
     pub fn at(&self, time: SystemTime) -> Result<ContentPath, PathError> {
-        let mut names = self.pattern.components().iter().map(|name| utc(time).strftime(name).to_string());
+        let time = utc(time);
+        let mut names = self.pattern.components().iter().map(|name| time.strftime(name).to_string());
         names.try_fold(ContentPath::root(), |path, name| path.child(&name))
     }
 }

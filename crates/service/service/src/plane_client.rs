@@ -138,8 +138,8 @@ impl PlaneClient {
         };
         let sender = lock(&self.waiting).get(&stream).cloned();
         let unclaimed = match sender {
-            // The reader looks at its outlet for each of the unread ones; the report of the end keeps its room.
-            Some(sender) if matches!(report, Report::Posted { .. }) && sender.capacity() < REPORTS_MAX - 2 => return,
+            // The reader examines its outlet for each unread report; the last place is kept for the report of the end.
+            Some(sender) if matches!(report, Report::Posted { .. }) && sender.capacity() < 2 => return,
             Some(sender) => sender.try_send(report).err().map(|error| match error {
                 mpsc::error::TrySendError::Full(report) | mpsc::error::TrySendError::Closed(report) => report,
             }),

@@ -78,17 +78,19 @@ pub fn films() -> Vec<(String, Vec<u8>)> {
     (0..10).map(film).collect()
 }
 
+fn last_event(server: &Server, is_meant: impl Fn(&serde_json::Value) -> bool) -> Option<serde_json::Value> {
+    let serde_json::Value::Array(events) = server.json("/api/v1/events") else { panic!("events are a list") };
+    events.into_iter().rfind(is_meant)
+}
+
 pub fn event(server: &Server, event: &str) -> Option<serde_json::Value> {
-    let (_, events) = fetch(server.address, "GET", "/api/v1/events").expect("an answer");
-    let events: Vec<serde_json::Value> = serde_json::from_slice(&events).expect("JSON");
-    events.into_iter().rfind(|one| one["event"] == event)
+    last_event(server, |one| one["event"] == event)
 }
 
 /// The last event of the end of an upkeep of this kind. An idle volume may have ended one of another kind since.
 pub fn upkeep_ended(server: &Server, kind: &str) -> serde_json::Value {
-    let events = server.json("/api/v1/events");
-    let mut events = events.as_array().expect("a list").iter();
-    events.rfind(|one| one["event"] == "upkeep_ended" && one["upkeep"] == kind).expect("it is told").clone()
+    let ended = last_event(server, |one| one["event"] == "upkeep_ended" && one["upkeep"] == kind);
+    ended.expect("it is told")
 }
 
 /// Runs an `isocast volume` command on the volume that a server has open. Returns its exit code and all its output.
